@@ -29,12 +29,16 @@ class Level:
         if not isinstance(self.children, int) or isinstance(self.children, bool):
             raise ClusterError(f"a level has {self.children!r} children; it must be a whole number")
         if not 1 <= self.children <= MAX_DEVICES:
-            raise ClusterError(f"a level has {self.children} children; 1 to {MAX_DEVICES} make sense")
+            raise ClusterError(
+                f"a level has {self.children} children; 1 to {MAX_DEVICES} make sense"
+            )
         rate = self.bandwidth_bytes_per_s
         if not math.isfinite(rate) or rate <= 0:
             raise ClusterError(f"a bandwidth is {rate!r} bytes/s; it must be finite and above 0")
         if not math.isfinite(self.latency_ms) or self.latency_ms < 0:
-            raise ClusterError(f"a latency is {self.latency_ms!r} ms; it must be finite and at least 0")
+            raise ClusterError(
+                f"a latency is {self.latency_ms!r} ms; it must be finite and at least 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ class Cluster:
         if math.prod(level.children for level in self.levels) > MAX_DEVICES:
             raise ClusterError(f"the cluster has more than {MAX_DEVICES} devices")
         if self.memory_bytes is not None and self.memory_bytes <= 0:
-            raise ClusterError(f"the device memory is {self.memory_bytes} bytes; it must be above 0")
+            raise ClusterError(
+                f"the device memory is {self.memory_bytes} bytes; it must be above 0"
+            )
         if self.duplex not in ("full", "half"):
             raise ClusterError(f"duplex is {self.duplex!r}; it is full or half")
 

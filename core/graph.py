@@ -37,7 +37,9 @@ def _check_ms(value: float, what: str) -> None:
 
 def _check_bytes(value: int, what: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_BYTES:
-        raise ProfileError(f"{what} is {value!r}; it must be a whole number of bytes from 0 to 2**60")
+        raise ProfileError(
+            f"{what} is {value!r}; it must be a whole number of bytes from 0 to 2**60"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ class Layer:
         if not self.id or not isinstance(self.id, str):
             raise ProfileError(f"a layer's id is {self.id!r}; it must be text")
         if len(self.id) > 500 or not self.id.isprintable():
-            raise ProfileError("a layer's id must be at most 500 printable characters", text=self.id)
+            raise ProfileError(
+                "a layer's id must be at most 500 printable characters", text=self.id
+            )
         _check_ms(self.forward_ms, f"layer {self.id}: forward_ms")
         _check_ms(self.backward_ms, f"layer {self.id}: backward_ms")
         _check_bytes(self.output_bytes, f"layer {self.id}: output_bytes")
@@ -158,9 +162,14 @@ class LayerGraph:
             if producer == consumer:
                 raise ProfileError(f"layer {producer} reads its own output")
         groups = tuple(together)
-        for needed in (*(c for i in feeds for c in i.consumers), *(x for g in groups for x in g.layers)):
+        for needed in (
+            *(c for i in feeds for c in i.consumers),
+            *(x for g in groups for x in g.layers),
+        ):
             if needed not in known:
-                raise ProfileError(f"an input or a group names layer {needed}, which does not exist")
+                raise ProfileError(
+                    f"an input or a group names layer {needed}, which does not exist"
+                )
         order = _topological([layer.id for layer in given], pairs)
         by_id = {layer.id: layer for layer in given}
         index = {layer_id: i for i, layer_id in enumerate(order)}
@@ -247,7 +256,14 @@ class LayerGraph:
         """SHA-256 over everything that planning depends on; names and metadata do not count."""
         content = {
             "layers": [
-                [x.id, x.forward_ms, x.backward_ms, x.output_bytes, x.parameter_bytes, x.saved_bytes]
+                [
+                    x.id,
+                    x.forward_ms,
+                    x.backward_ms,
+                    x.output_bytes,
+                    x.parameter_bytes,
+                    x.saved_bytes,
+                ]
                 for x in self.layers
             ],
             "edges": self.edges,

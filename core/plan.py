@@ -1,0 +1,162 @@
+"""A plan: stages of layers on ranks. A decision only; `core.cost` says what it costs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeplan.core.cluster import Cluster
+from pipeplan.core.errors import PlanError
+from pipeplan.core.graph import LayerGraph
+
+__all__ = ["NestedStage", "Plan", "Stage", "joint_plan", "nested_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Layers placed together (indices, ascending) and the ranks that each hold a replica (ascending)."""
+
+    layers: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise PlanError("a stage has no layers")
+        if not self.ranks:
+            raise PlanError("a stage has no ranks")
+        for name, items in (("layers", self.layers), ("ranks", self.ranks)):
+            if any(a >= b for a, b in zip(items, items[1:], strict=False)):
+                raise PlanError(f"a stage's {name} must be ascending and without repeats")
+
+    @property
+    def replicas(self) -> int:
+        """Number of copies of the stage."""
+        return len(self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class NestedStage:
+    """A stage of one level: `replicas` groups of that level's children, each running `inner`.
+
+    At level 1 a child is a device and `inner` is empty. `layers` are indices, ascending.
+    """
+
+    layers: tuple[int, ...]
+    replicas: int
+    inner: tuple["NestedStage", ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in pipeline order.
+
+    `copies` is the number of identical copies of the pipeline that a joint plan is made of (1 for
+    plans of other origin). `nested` is the level-wise structure of a nested plan, outermost level
+    first, None for others; it says what the ranks alone do not, namely which inner pipelines are
+    copies of each other.
+    """
+
+    stages: tuple[Stage, ...]
+    copies: int = 1
+    nested: tuple[NestedStage, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise PlanError("a plan has no stages")
+        if self.copies < 1:
+            raise PlanError(f"a plan has {self.copies} copies; it must be at least 1")
+
+    @cached_property
+    def devices(self) -> int:
+        """Number of ranks that hold a stage."""
+        return sum(stage.replicas for stage in self.stages)
+
+    @cached_property
+    def stage_of_rank(self) -> dict[int, int]:
+        """Stage number by rank; idle ranks are absent."""
+        return {rank: s for s, stage in enumerate(self.stages) for rank in stage.ranks}
+
+    @cached_property
+    def stage_of_layer(self) -> dict[int, int]:
+        """Stage number by layer index."""
+        return {v: s for s, stage in enumerate(self.stages) for v in stage.layers}
+
+    @cached_property
+    def prefixes(self) -> tuple[frozenset[int], ...]:
+        """The layers of stages 0..s, for each s: the nested ideals whose differences are the stages."""
+        out: list[frozenset[int]] = []
+        so_far: frozenset[int] = frozenset()
+        for stage in self.stages:
+            so_far = so_far | frozenset(stage.layers)
+            out.append(so_far)
+        return tuple(out)
+
+    def key(self) -> tuple[object, ...]:
+        """Order of preference among plans of equal cost: fewest stages, then fewest devices, then
+        smallest layer indices."""
+        return (len(self.stages), self.devices, [(s.layers, s.ranks) for s in self.stages])
+
+
+def joint_plan(
+    cluster: Cluster, stages: tuple[tuple[tuple[int, ...], int], ...], copies: int = 1
+) -> Plan:
+    """A plan of `copies` identical pipelines, one a block of devices, stages on consecutive ranks.
+
+    `stages` are pairs (layers, replicas inside one copy). Raises PlanError where the blocks are too
+    small or do not divide the devices.
+    """
+    block, rest = divmod(cluster.devices, copies)
+    used = sum(replicas for _, replicas in stages)
+    if rest or used > block:
+        raise PlanError(
+            f"{copies} copies of {used} ranks do not fit {cluster.devices} devices in equal blocks"
+        )
+    out: list[Stage] = []
+    start = 0
+    for layers, replicas in stages:
+        ranks = tuple(copy * block + start + i for copy in range(copies) for i in range(replicas))
+        out.append(Stage(tuple(sorted(layers)), ranks))
+        start += replicas
+    return Plan(tuple(out), copies)
+
+
+def nested_plan(cluster: Cluster, nested: tuple[NestedStage, ...]) -> Plan:
+    """A plan from its level-wise structure (outermost level first), ranks numbered depth first.
+
+    Raises PlanError where a level has fewer children than its stages want, or the structure's
+    depth is not the cluster's.
+    """
+    found: list[tuple[tuple[int, ...], list[int]]] = []
+    number: dict[int, int] = {}
+
+    def place(stages: tuple[NestedStage, ...], level: int, first_rank: int) -> None:
+        width = cluster.levels[level - 1].children
+        size = cluster.group_sizes[level - 1]
+        if sum(stage.replicas for stage in stages) > width:
+            raise PlanError(f"a nested plan wants more than the {width} children of level {level}")
+        at = first_rank
+        for stage in stages:
+            if bool(stage.inner) != (level > 1) or stage.replicas < 1:
+                raise PlanError("a nested plan's depth does not match the cluster's levels")
+            for _ in range(stage.replicas):
+                if level > 1:
+                    place(stage.inner, level - 1, at)
+                else:
+                    s = number.setdefault(id(stage), len(found))
+                    if s == len(found):
+                        found.append((stage.layers, []))
+                    found[s][1].append(at)
+                at += size
+
+    place(nested, len(cluster.levels), 0)
+    stages = tuple(Stage(tuple(sorted(layers)), tuple(sorted(ranks))) for layers, ranks in found)
+    return Plan(stages, 1, nested)
+
+
+def stage_layers(graph: LayerGraph, stages: tuple[tuple[str, ...], ...]) -> list[tuple[int, ...]]:
+    """Indices of stages given by layer ids; raises PlanError for unknown ids."""
+    out: list[tuple[int, ...]] = []
+    for ids in stages:
+        missing = [x for x in ids if x not in graph.index]
+        if missing:
+            raise PlanError(f"the profile has no layer {missing[0]}")
+        out.append(tuple(sorted(graph.index[x] for x in ids)))
+    return out
