@@ -60,8 +60,10 @@ def looks_like_graph_txt(text: str) -> bool:
 def parse_graph_txt(text: str, path: str, name: str) -> tuple[LayerGraph, tuple[str, ...]]:
     """The graph and what seemed odd about the text.
 
-    A layer's stage_id, where given, is kept in `metadata["stage_of"]`, and which layers are
-    constants in `metadata["constants"]`. Raises ProfileError with path, line and offending text.
+    A layer's stage_id, where given, is kept in `metadata["stage_of"]`, which layers are constants
+    in `metadata["constants"]`, and what a layer with several in-edges reads, in the order of the
+    file, in `metadata["arguments"]` (edges of the graph itself are a set). Raises ProfileError with
+    path, line and offending text.
     """
     parsed = _Parsed(path)
     for number, line in enumerate(_NEWLINE.split(text), start=1):
@@ -215,6 +217,12 @@ def _assemble(parsed: _Parsed, name: str) -> tuple[LayerGraph, tuple[str, ...]]:
         metadata["stage_of"] = stages
     if constants:
         metadata["constants"] = sorted(constants, key=natural_key)
+    arguments: dict[str, list[str]] = {}
+    for producer, consumer in parsed.edges:
+        arguments.setdefault(consumer, []).append(producer)
+    several = {i: read for i, read in sorted(arguments.items()) if len(read) > 1}
+    if several:
+        metadata["arguments"] = several
     try:
         graph = LayerGraph.build(
             layers.values(),
