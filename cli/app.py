@@ -1,0 +1,85 @@
+"""The command line: which commands there are, and the entry point `main`.
+
+To add a command, write `cli/commands/<name>.py` with a function `command` (its parameters, declared
+the Typer way, are the command line; its docstring is the help) and add its name to `COMMANDS`.
+Import nothing heavy at the top of such a module: `--help` imports all of them, and must stay fast.
+A module may also hold `SEVERAL_VALUES`, see `pipeplan.cli.several`. Errors need no handling there:
+`pipeplan.cli.errors.guarded` turns them into one message and an exit code.
+"""
+
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from pipeplan import __version__
+from pipeplan.cli.errors import guarded
+from pipeplan.cli.several import gather
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS: Final = ("profiles",)
+"""Commands in the order in which `--help` lists them; each is `pipeplan.cli.commands.<name>`."""
+
+
+class _Command(TyperCommand):
+    """A command whose flags may take several values: `-n 8 2`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        module = import_module(f"pipeplan.cli.commands.{self.name}")
+        return super().parse_args(ctx, gather(args, getattr(module, "SEVERAL_VALUES", {})))
+
+
+class _Commands(TyperGroup):
+    """The commands of `COMMANDS`, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"pipeplan.cli.commands.{cmd_name}")
+        holder = typer.Typer(add_completion=False, rich_markup_mode=None)
+        holder.command(cmd_name, cls=_Command)(guarded(module.command))
+        return get_command(holder)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    # Plain help: rich takes longer to import than everything else here together.
+    rich_markup_mode=None,
+    # What gets past `guarded` is an exception of the framework itself.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pipeplan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Which layers of a network go on which GPU, and how many copies of each: exactly.
+
+    Start with: pipeplan solve vgg16 -n 8 2 -b 4GiB/s 2GiB/s
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    app(prog_name="pipeplan")

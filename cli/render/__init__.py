@@ -1,0 +1,3 @@
+"""What is printed, as pure functions from data to rich renderables; only `terminal` writes."""
+
+__all__: list[str] = []

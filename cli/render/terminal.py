@@ -1,0 +1,43 @@
+"""Where text meets the terminal: width, colour, and text that others wrote."""
+
+import sys
+from typing import IO
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+__all__ = ["console", "plain", "show"]
+
+
+def console(file: IO[str] | None = None, *, width: int | None = None) -> Console:
+    """A console that writes no colour codes to anything but a terminal.
+
+    Markup, emoji codes and highlighting are off: text from profiles is printed, never interpreted.
+    Piped output is as wide as COLUMNS says, or 100 characters.
+    """
+    out = Console(
+        file=file if file is not None else sys.stdout,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=False,
+    )
+    if width is None and not out.is_terminal and "COLUMNS" not in out._environ:
+        out.width = 100
+    return out
+
+
+def show(*parts: RenderableType) -> None:
+    """Print to stdout."""
+    out = console()
+    for part in parts:
+        out.print(part)
+
+
+def plain(text: str, limit: int | None = None) -> Text:
+    """Someone else's text as one printable line, cut to `limit` characters."""
+    clean = "".join(x if x.isprintable() else "?" for x in text)
+    if limit is not None and len(clean) > limit:
+        clean = clean[: limit - 3] + "..."
+    return Text(clean)

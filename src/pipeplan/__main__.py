@@ -1,0 +1,8 @@
+"""`python -m pipeplan`: the same as the command `pipeplan`."""
+
+from pipeplan.cli.app import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    main()
