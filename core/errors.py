@@ -1,6 +1,8 @@
 """One base error and the few kinds a caller may want to tell apart."""
 
+import reprlib
 from pathlib import Path
+from typing import Final
 
 __all__ = [
     "BackendBugError",
@@ -13,7 +15,21 @@ __all__ = [
     "ProfileError",
     "SourceError",
     "TooLargeError",
+    "shown",
 ]
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel = 3
+_SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = 6
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 100
+
+
+def shown(value: object) -> str:
+    """Any value as one short printable line for a message, however large or deeply nested it is."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python refuses to write out whole numbers of more than 4300 digits
+        return f"a {type(value).__name__} too large to show"
 
 
 class PipeplanError(Exception):

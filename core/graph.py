@@ -6,39 +6,55 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Final
 
-from pipeplan.core.errors import ProfileError
+from pipeplan.core.errors import ProfileError, shown
 
 __all__ = ["MAX_LAYERS", "GraphInput", "Layer", "LayerGraph", "Together", "natural_key"]
 
 MAX_LAYERS: Final = 200_000
-"""Bound on layers of a graph: far beyond real ones, and small enough to fail fast on hostile files."""
+"""Bound on layers of a graph: far beyond real ones, yet hostile files fail fast."""
 
 _MAX_BYTES: Final = 2**60
 _MAX_MS: Final = 1e15
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key under which node2 comes before node10."""
-    return tuple(
+    """Sort key under which node2 comes before node10; different texts have different keys."""
+    parts = tuple(
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
         for part in re.split(r"(\d+)", text)
     )
+    # node1 and node01 read the same by number: the text itself settles it.
+    return (*parts, (-1, 0, text))
 
 
-def _check_ms(value: float, what: str) -> None:
-    if not math.isfinite(value) or value < 0 or value > _MAX_MS:
-        raise ProfileError(f"{what} is {value!r}; it must be a finite number from 0 to {_MAX_MS:g}")
+def _checked_id(value: str, what: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise ProfileError(f"{what}'s id is {shown(value)}; it must be text")
+    if len(value) > 500 or not value.isprintable():
+        raise ProfileError(f"{what}'s id must be at most 500 printable characters", text=value)
+
+
+def _checked_ms(value: float, what: str) -> float:
+    """The figure as a float, so that 1 and 1.0 are the same profile, and so are 0 and -0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ProfileError(f"{what} is {shown(value)}; it must be a number of milliseconds")
+    if not 0 <= value <= _MAX_MS:
+        raise ProfileError(
+            f"{what} is {shown(value)}; it must be a finite number from 0 to {_MAX_MS:g}"
+        )
+    return float(value) + 0.0
 
 
 def _check_bytes(value: int, what: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_BYTES:
         raise ProfileError(
-            f"{what} is {value!r}; it must be a whole number of bytes from 0 to 2**60"
+            f"{what} is {shown(value)}; it must be a whole number of bytes from 0 to 2**60"
         )
 
 
@@ -62,14 +78,10 @@ class Layer:
     tensors: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.id or not isinstance(self.id, str):
-            raise ProfileError(f"a layer's id is {self.id!r}; it must be text")
-        if len(self.id) > 500 or not self.id.isprintable():
-            raise ProfileError(
-                "a layer's id must be at most 500 printable characters", text=self.id
-            )
-        _check_ms(self.forward_ms, f"layer {self.id}: forward_ms")
-        _check_ms(self.backward_ms, f"layer {self.id}: backward_ms")
+        _checked_id(self.id, "a layer")
+        for name in ("forward_ms", "backward_ms"):
+            value = _checked_ms(getattr(self, name), f"layer {self.id}: {name}")
+            object.__setattr__(self, name, value)
         _check_bytes(self.output_bytes, f"layer {self.id}: output_bytes")
         _check_bytes(self.parameter_bytes, f"layer {self.id}: parameter_bytes")
         if self.saved_bytes is not None:
@@ -88,7 +100,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """A tensor the network is fed: no compute, and loaded where it is read, so it crosses no cut."""
+    """A tensor the network is fed: no compute, and loaded where it is read, so it crosses no cut.
+
+    `consumers` are ids of layers. Raises ProfileError on a negative size.
+    """
 
     id: str
     output_bytes: int
@@ -97,8 +112,7 @@ class GraphInput:
     tensors: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.id or not isinstance(self.id, str) or not self.id.isprintable():
-            raise ProfileError(f"an input's id is {self.id!r}; it must be printable text")
+        _checked_id(self.id, "an input")
         _check_bytes(self.output_bytes, f"input {self.id}: output_bytes")
 
 
@@ -127,6 +141,18 @@ class LayerGraph:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Where the figures come from (method, device, batch, date): shown, never computed with."""
 
+    def __post_init__(self) -> None:
+        """Raise ProfileError where layers or edges are not what the class says they are."""
+        count = len(self.layers)
+        if not count:
+            raise ProfileError("the graph has no layers")
+        if len({layer.id for layer in self.layers}) != count:
+            raise ProfileError("two layers of the graph have the same id")
+        if any(not 0 <= a < b < count for a, b in self.edges):
+            raise ProfileError("an edge of the graph does not lead from a layer to a later one")
+        if any(a >= b for a, b in pairwise(self.edges)):
+            raise ProfileError("the edges of the graph are not sorted, or one is repeated")
+
     @staticmethod
     def build(
         layers: Iterable[Layer],
@@ -137,47 +163,47 @@ class LayerGraph:
         name: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> "LayerGraph":
-        """Validate, order topologically and index.
+        """Validate, order topologically and index; no order of the arguments shows in the result.
 
-        Raises ProfileError for an empty graph, duplicate ids, edges and groups that name missing
-        layers, edges of a layer to itself, and cycles (the cycle is named).
+        Raises ProfileError for an empty graph, duplicate ids, edges, inputs and groups that name
+        missing layers, edges of a layer to itself, and cycles (the cycle is named).
         """
         given = sorted(layers, key=lambda layer: natural_key(layer.id))
         if not given:
             raise ProfileError("the graph has no layers")
         if len(given) > MAX_LAYERS:
             raise ProfileError(f"the graph has {len(given)} layers; at most {MAX_LAYERS} are read")
-        feeds = tuple(sorted(inputs, key=lambda item: natural_key(item.id)))
-        seen: set[str] = set()
-        for item in (*given, *feeds):
-            if item.id in seen:
-                raise ProfileError(f"layer {item.id} appears twice")
-            seen.add(item.id)
-        known = {layer.id for layer in given}
+        feeds = sorted(inputs, key=lambda item: natural_key(item.id))
+        groups = tuple(together)
+        by_id = {layer.id: layer for layer in given}
+        _check_unique([layer.id for layer in given], [item.id for item in feeds])
         pairs = sorted(set(edges))
         for producer, consumer in pairs:
-            for end in (producer, consumer):
-                if end not in known:
-                    raise ProfileError(f"edge {producer} -> {consumer}: there is no layer {end}")
+            if producer not in by_id or consumer not in by_id:
+                who = f"edge {shown(producer)} -> {shown(consumer)}"
+                _check_known(by_id, (producer, consumer), who)
             if producer == consumer:
                 raise ProfileError(f"layer {producer} reads its own output")
-        groups = tuple(together)
-        for needed in (
-            *(c for i in feeds for c in i.consumers),
-            *(x for g in groups for x in g.layers),
-        ):
-            if needed not in known:
-                raise ProfileError(
-                    f"an input or a group names layer {needed}, which does not exist"
-                )
+        for item in feeds:
+            _check_known(by_id, item.consumers, f"input {item.id}")
+        for group in groups:
+            _check_known(by_id, group.layers, "a group of layers to keep together")
         order = _topological([layer.id for layer in given], pairs)
-        by_id = {layer.id: layer for layer in given}
         index = {layer_id: i for i, layer_id in enumerate(order)}
+
+        def ordered(ids: Iterable[str]) -> tuple[str, ...]:
+            return tuple(sorted(set(ids), key=index.__getitem__))
+
         return LayerGraph(
             layers=tuple(by_id[layer_id] for layer_id in order),
             edges=tuple(sorted((index[a], index[b]) for a, b in pairs)),
-            inputs=feeds,
-            together=groups,
+            inputs=tuple(replace(item, consumers=ordered(item.consumers)) for item in feeds),
+            together=tuple(
+                sorted(
+                    (replace(group, layers=ordered(group.layers)) for group in groups),
+                    key=lambda group: ([index[x] for x in group.layers], group.reason),
+                )
+            ),
             name=name,
             metadata=dict(metadata or {}),
         )
@@ -253,7 +279,10 @@ class LayerGraph:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over everything that planning depends on; names and metadata do not count."""
+        """SHA-256 over all that planning depends on; name, metadata and tensor shapes do not count.
+
+        Descriptions do: cost model `pipedream` leaves out layers by them.
+        """
         content = {
             "layers": [
                 [
@@ -263,6 +292,7 @@ class LayerGraph:
                     x.output_bytes,
                     x.parameter_bytes,
                     x.saved_bytes,
+                    x.description,
                 ]
                 for x in self.layers
             ],
@@ -272,6 +302,21 @@ class LayerGraph:
         }
         text = json.dumps(content, separators=(",", ":"), sort_keys=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_unique(layers: Sequence[str], inputs: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for kind, ids in (("layer", layers), ("input", inputs)):
+        for name in ids:
+            if name in seen:
+                raise ProfileError(f"{kind} {name} appears twice")
+            seen.add(name)
+
+
+def _check_known(known: Mapping[str, Layer], ids: Iterable[str], who: str) -> None:
+    for name in ids:
+        if name not in known:
+            raise ProfileError(f"{who} names layer {shown(name)}, which the graph does not have")
 
 
 def _topological(ids: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
