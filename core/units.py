@@ -22,8 +22,18 @@ _SIZE: Final = re.compile(_NUMBER + r"(?P<prefix>[kKmMgGtTpP]i?)?(?P<unit>[bB])?
 _RATE: Final = re.compile(
     _NUMBER + r"(?:(?P<prefix>[kKmMgGtTpP]i?)?(?P<unit>[bB])(?P<per>/s|ps))?\s*"
 )
-_DURATION: Final = re.compile(_NUMBER + r"(?P<unit>ms|s|min|m|h)?\s*")
-_SECONDS: Final = {None: 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(_NUMBER + r"(?P<unit>ns|us|ms|s|min|m|h)?\s*")
+# (multiply by, divide by): 5us is 5 / 10**6, which 5 * 1e-6 is not quite.
+_SECONDS: Final = {
+    None: (1, 1),
+    "ns": (1, 10**9),
+    "us": (1, 10**6),
+    "ms": (1, 10**3),
+    "s": (1, 1),
+    "m": (60, 1),
+    "min": (60, 1),
+    "h": (3600, 1),
+}
 
 
 def _scaled(match: re.Match[str], what: str, text: str) -> float:
@@ -59,7 +69,7 @@ def parse_rate(text: str) -> float:
     match = _RATE.fullmatch(text)
     if match is None:
         raise PipeplanError(
-            f"not a bandwidth: {text[:80]!r} (write 4GiB/s, 10GB/s, 25Gb/s or bare bytes per second)"
+            f"not a bandwidth: {text[:80]!r} (write 4GiB/s, 10GB/s, 25Gb/s or bare bytes/s)"
         )
     if match["unit"] is None:
         return float(match["number"])
@@ -67,14 +77,15 @@ def parse_rate(text: str) -> float:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds of a duration such as `60s`, `500ms`, `2m` or a bare number of seconds.
+    """Seconds of a duration such as `60s`, `500ms`, `5us`, `2m` or a bare number of seconds.
 
     Raises PipeplanError where the text is no duration.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
         raise PipeplanError(f"not a duration: {text[:80]!r} (write 60s, 500ms, 2m or bare seconds)")
-    value = float(match["number"]) * _SECONDS[match["unit"]]
+    times, parts = _SECONDS[match["unit"]]
+    value = float(match["number"]) * times / parts
     if not math.isfinite(value):
         raise PipeplanError(f"duration {text[:80]!r} is not finite")
     return value
