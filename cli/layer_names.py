@@ -63,7 +63,7 @@ def layer_ranges(graph: LayerGraph, text: str) -> tuple[int, ...]:
 
 
 def _ends(graph: LayerGraph, part: str) -> Iterable[tuple[int, int]]:
-    """Every way to read `part` as two layers with a dash between; ids may hold dashes themselves."""
+    """Every way to read `part` as two layers and a dash between; ids may hold dashes too."""
     for match in re.finditer("-", part):
         first = _lookup(graph, part[: match.start()].strip())
         last = _lookup(graph, part[match.end() :].strip())

@@ -50,7 +50,7 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         command(**given)
 
-    del wrapper.__wrapped__  # type: ignore[attr-defined]  # its signature is not the one to show
+    del wrapper.__wrapped__  # Its signature is not the one to show.
     wrapper.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {x.name: x.annotation for x in shown}
     return wrapper
