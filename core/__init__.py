@@ -1,3 +1,3 @@
-"""The domain: graphs, clusters, problems, plans and their cost. Knows no solver and no framework."""
+"""The domain: graphs, clusters, problems, plans, their cost. Knows no solver and no framework."""
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ __all__ = ["Bottleneck", "bottleneck"]
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """`kind` is `device` or `port`; `stage` names the stage of a device, `level` and `child` a port."""
+    """`kind` is `device` or `port`; `stage` names a device's stage, `level` and `child` a port."""
 
     kind: str
     stage: int | None
@@ -43,7 +43,7 @@ def bottleneck(problem: Problem, plan: Plan, evaluation: Evaluation) -> Bottlene
     port = next(p for p in cost.ports if (p.level, p.child) == (level, child))
     rate = format_rate(problem.cluster.levels[level - 1].bandwidth_bytes_per_s)
     text = (
-        f"the {problem.cluster.port_name(level, child)} ({rate}): {format_ms(port.sync_ms)} of all-reduce"
-        f" + {format_ms(port.transfer_ms)} of activations and gradients per micro-batch"
+        f"the {problem.cluster.port_name(level, child)} ({rate}): {format_ms(port.sync_ms)} of "
+        f"all-reduce + {format_ms(port.transfer_ms)} of activations and gradients per micro-batch"
     )
     return Bottleneck("port", None, level, child, cost.period_ms, text)

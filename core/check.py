@@ -1,8 +1,11 @@
 """Whether a plan is one: every rule that makes a plan valid, each in words. Knows no solver."""
 
-from pipeplan.core.errors import PlanError
+from collections.abc import Iterator
+from itertools import accumulate, count
+
+from pipeplan.core.errors import PlanError, shown
 from pipeplan.core.memory import stage_memory
-from pipeplan.core.nested_cost import PipedreamGraph, walk
+from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
@@ -21,7 +24,8 @@ def violations(problem: Problem, plan: Plan, *, scope: bool = True) -> tuple[str
     """Every rule the plan breaks, in words; empty for a valid plan.
 
     With `scope` False the plan may have any ranks (a plan that a person brings), not only those
-    that the problem's scope can produce.
+    that the problem's scope can produce; copies and level-wise structure, where it has them, must
+    be true all the same.
     """
     found = _partition(problem, plan)
     if found:
@@ -30,8 +34,12 @@ def violations(problem: Problem, plan: Plan, *, scope: bool = True) -> tuple[str
     found += _constraints(problem, plan)
     if found:
         return tuple(found)
-    if scope:
-        found += _joint(problem, plan) if problem.scope == "joint" else _nested(problem, plan)
+    if scope and problem.scope == "joint":
+        found += _joint(problem, plan)
+    elif scope or plan.nested is not None:
+        found += _nested(problem, plan, scope=scope)
+    if any(stage.replicas % plan.copies for stage in plan.stages):
+        found.append(f"the plan is not made of {plan.copies} identical copies")
     found += _memory(problem, plan)
     return tuple(found)
 
@@ -39,15 +47,17 @@ def violations(problem: Problem, plan: Plan, *, scope: bool = True) -> tuple[str
 def _partition(problem: Problem, plan: Plan) -> list[str]:
     """Every layer in exactly one stage, and no edge backwards: prefixes are nested ideals."""
     graph = problem.graph
-    count = [0] * len(graph)
+    times = [0] * len(graph)
     for s, stage in enumerate(plan.stages):
         for v in stage.layers:
             if not 0 <= v < len(graph):
-                return [f"stage {s} names layer index {v}, but the graph has {len(graph)} layers"]
-            count[v] += 1
+                return [
+                    f"stage {s} names layer index {shown(v)}, but the graph has {len(graph)} layers"
+                ]
+            times[v] += 1
     found = [
         f"layer {graph.layers[v].id} is in {'no stage' if n == 0 else f'{n} stages'}"
-        for v, n in enumerate(count)
+        for v, n in enumerate(times)
         if n != 1
     ]
     if not found:
@@ -69,10 +79,11 @@ def _ranks(problem: Problem, plan: Plan) -> list[str]:
         for rank in stage.ranks:
             if not 0 <= rank < problem.cluster.devices:
                 found.append(
-                    f"stage {s} is on rank {rank}, but ranks are 0 to {problem.cluster.devices - 1}"
+                    f"stage {s} is on rank {shown(rank)}, but ranks are 0 to "
+                    f"{problem.cluster.devices - 1}"
                 )
             if rank in owner:
-                found.append(f"rank {rank} holds stage {owner[rank]} and stage {s}")
+                found.append(f"rank {shown(rank)} holds stage {owner[rank]} and stage {s}")
             owner[rank] = s
     return found
 
@@ -98,23 +109,28 @@ def _constraints(problem: Problem, plan: Plan) -> list[str]:
             found.append(
                 f"layer {graph.layers[v].id} is in stage {stage_of[v]}, but is pinned to stage {s}"
             )
-    prefixes = set(plan.prefixes)
+    ends = dict(zip(accumulate(len(stage.layers) for stage in plan.stages), count(), strict=False))
+
+    def at_boundary(cut: frozenset[int]) -> bool:
+        last = ends.get(len(cut))
+        return last is not None and all(stage_of[v] <= last for v in cut)
+
     found += [
         f"no stage ends with the forced cut after {len(cut)} layers"
         for cut in asked.forced_cuts
-        if cut not in prefixes
+        if not at_boundary(cut)
     ]
     found += [
         f"a stage ends with the forbidden cut after {len(cut)} layers"
         for cut in asked.forbidden_cuts
-        if cut in prefixes
+        if at_boundary(cut)
     ]
     return found
 
 
 def block_sizes(problem: Problem) -> tuple[int, ...]:
-    """Block sizes of a joint plan, largest first: they divide the devices, and each is a multiple or
-    a divisor of every group of the hierarchy. Straight pipelines have one copy alone."""
+    """Block sizes of a joint plan, largest first: they divide the devices, and each is a multiple
+    or a divisor of every group of the hierarchy. Straight pipelines have one copy alone."""
     cluster = problem.cluster
     sizes = [
         size
@@ -133,21 +149,21 @@ def _joint(problem: Problem, plan: Plan) -> list[str]:
     if rest or block not in block_sizes(problem):
         return [f"{plan.copies} copies are not blocks of whole groups of the cluster"]
     if any(stage.replicas % plan.copies for stage in plan.stages):
-        return ["the copies of the pipeline are not identical"]
+        return []  # said elsewhere, of plans of any scope
     wanted = joint_plan(
         problem.cluster,
         tuple((stage.layers, stage.replicas // plan.copies) for stage in plan.stages),
         plan.copies,
     )
     return [
-        f"stage {s} is on ranks {stage.ranks}, not on {right.ranks} as {plan.copies} copies of "
-        "stages on consecutive ranks would be"
+        f"stage {s} is on ranks {shown(stage.ranks)}, not on {shown(right.ranks)} as {plan.copies} "
+        "copies of stages on consecutive ranks would be"
         for s, (stage, right) in enumerate(zip(plan.stages, wanted.stages, strict=True))
         if stage.ranks != right.ranks
     ]
 
 
-def _nested(problem: Problem, plan: Plan) -> list[str]:
+def _nested(problem: Problem, plan: Plan, *, scope: bool) -> list[str]:
     """The level-wise structure accounts for the stages, and uses what it must."""
     if plan.nested is None:
         return ["a nested plan needs its level-wise structure"]
@@ -158,20 +174,28 @@ def _nested(problem: Problem, plan: Plan) -> list[str]:
     if flat.stages != plan.stages:
         return ["the stages are not those of the plan's level-wise structure"]
     found: list[str] = []
-    for level, before, stages in walk(plan, len(problem.cluster.levels)):
+    for level, stages in _spans(plan.nested, len(problem.cluster.levels)):
         for stage in stages:
             inside = sorted(v for part in stage.inner for v in part.layers)
             if stage.inner and tuple(inside) != stage.layers:
                 found.append(f"a level-{level} stage and its inner stages hold different layers")
-        if problem.cost_model == "pipedream":
-            found += _pipedream_span(problem, level, before, stages)
+        if scope and problem.cost_model == "pipedream":
+            found += _pipedream_span(problem, level, stages)
     return found
 
 
-def _pipedream_span(
-    problem: Problem, level: int, before: frozenset[int], stages: tuple[NestedStage, ...]
-) -> list[str]:
-    """The original's own rules: all machines used, and its memory rule (quirks 14 to 16 included)."""
+def _spans(
+    stages: tuple[NestedStage, ...], level: int
+) -> Iterator[tuple[int, tuple[NestedStage, ...]]]:
+    """Every span of a level-wise structure, outermost first, with its level."""
+    yield level, stages
+    for stage in stages:
+        if stage.inner:
+            yield from _spans(stage.inner, level - 1)
+
+
+def _pipedream_span(problem: Problem, level: int, stages: tuple[NestedStage, ...]) -> list[str]:
+    """The original's own rules: all machines used, and its memory rule (quirks 14 to 16)."""
     cluster, graph = problem.cluster, problem.graph
     width = cluster.levels[level - 1].children
     used = sum(stage.replicas for stage in stages)
@@ -181,11 +205,13 @@ def _pipedream_span(
     if cluster.memory_bytes is None:
         return found
     removed = PipedreamGraph(graph).removed
-    # The rule counts machines up to the table's column, and with fewer machines a plan is carried to
-    # later columns as it is: the most favourable reading is that the idle machines come first.
-    taken = width - used
-    for stage in stages:
+    taken = 0
+    for position, stage in enumerate(stages):
         taken += stage.replicas
+        if position == 1:
+            # The rule counts machines up to the table's column, and a plan of fewer machines is
+            # carried to later columns as it is: idle machines are best met after the first stage.
+            taken += width - used
         layers = [v for v in stage.layers if v not in removed]
         stashed = sum(
             graph.layers[v].output_bytes + graph.layers[v].parameter_bytes for v in layers
@@ -201,8 +227,8 @@ def _memory(problem: Problem, plan: Plan) -> list[str]:
     if limit is None or problem.cost_model == "pipedream":
         return []
     return [
-        f"stage {s} needs {format_bytes(memory.peak_bytes)} ({memory.peak_bytes} bytes) a rank, but "
-        f"a device has {format_bytes(limit)} ({limit} bytes)"
+        f"stage {s} needs {format_bytes(memory.peak_bytes)} ({memory.peak_bytes} bytes) a rank, "
+        f"but a device has {format_bytes(limit)} ({limit} bytes)"
         for s, memory in enumerate(stage_memory(problem, plan))
         if memory.peak_bytes > limit
     ]

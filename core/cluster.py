@@ -8,17 +8,25 @@ from itertools import accumulate
 from operator import mul
 from typing import Final, Literal
 
-from pipeplan.core.errors import ClusterError
+from pipeplan.core.errors import ClusterError, shown
 
 __all__ = ["MAX_DEVICES", "Cluster", "Duplex", "Level"]
 
 Duplex = Literal["full", "half"]
 MAX_DEVICES: Final = 65_536
 
+# Wide bounds that keep every sum and quotient of a cost finite.
+_MIN_RATE: Final = 1e-6
+_MAX_RATE: Final = 1e18
+_MAX_LATENCY_MS: Final = 1e12
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One tier: `children` per group, each child's port with its bandwidth and latency."""
+    """One tier: `children` per group, each child's port with its bandwidth and latency.
+
+    Raises ClusterError for figures that are out of range or no numbers.
+    """
 
     children: int
     bandwidth_bytes_per_s: float
@@ -26,27 +34,38 @@ class Level:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.children, int) or isinstance(self.children, bool):
-            raise ClusterError(f"a level has {self.children!r} children; it must be a whole number")
-        if not 1 <= self.children <= MAX_DEVICES:
+        count = self.children
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_DEVICES:
             raise ClusterError(
-                f"a level has {self.children} children; 1 to {MAX_DEVICES} make sense"
+                f"a level has {shown(count)} children; it must be a whole number, 1 to "
+                f"{MAX_DEVICES}"
             )
-        rate = self.bandwidth_bytes_per_s
-        if not math.isfinite(rate) or rate <= 0:
-            raise ClusterError(f"a bandwidth is {rate!r} bytes/s; it must be finite and above 0")
-        if not math.isfinite(self.latency_ms) or self.latency_ms < 0:
-            raise ClusterError(
-                f"a latency is {self.latency_ms!r} ms; it must be finite and at least 0"
-            )
+        rate = _figure(self.bandwidth_bytes_per_s, "a bandwidth", "bytes/s", _MIN_RATE, _MAX_RATE)
+        object.__setattr__(self, "bandwidth_bytes_per_s", rate)
+        latency = _figure(self.latency_ms, "a latency", "ms", 0, _MAX_LATENCY_MS)
+        object.__setattr__(self, "latency_ms", latency)
+        if not isinstance(self.name, str) or len(self.name) > 200:
+            raise ClusterError(f"a level's name is {shown(self.name)}; it must be short text")
+        if not self.name.isprintable():
+            raise ClusterError("a level's name must be printable", text=self.name)
+
+
+def _figure(value: float, what: str, unit: str, low: float, high: float) -> float:
+    """The figure as a float, so that 1 and 1.0 are the same cluster, and so are 0 and -0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ClusterError(
+            f"{what} is {shown(value)} {unit}; it must be a number from {low:g} to {high:g}"
+        )
+    return float(value) + 0.0
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Levels l = 1..L, innermost first; devices are numbered depth first.
 
-    Level 1's children are devices; a level-l group has `levels[l-1].children` children, each a whole
-    group of level l-1. `memory_bytes` is a device's memory, None where there is no limit.
+    Level 1's children are devices; a level-l group has `levels[l-1].children` children, each a
+    whole group of level l-1. `memory_bytes` is a device's memory, None where there is no limit.
+    Raises ClusterError for no or too many levels or devices, and figures out of range.
     """
 
     levels: tuple[Level, ...]
@@ -60,12 +79,16 @@ class Cluster:
             raise ClusterError(f"a cluster has {len(self.levels)} levels; at most 8 are read")
         if math.prod(level.children for level in self.levels) > MAX_DEVICES:
             raise ClusterError(f"the cluster has more than {MAX_DEVICES} devices")
-        if self.memory_bytes is not None and self.memory_bytes <= 0:
+        memory = self.memory_bytes
+        if memory is not None and (
+            not isinstance(memory, int) or isinstance(memory, bool) or not 0 < memory < 2**63
+        ):
             raise ClusterError(
-                f"the device memory is {self.memory_bytes} bytes; it must be above 0"
+                f"the device memory is {shown(memory)} bytes; it must be a whole number above 0 "
+                "and below 2**63"
             )
         if self.duplex not in ("full", "half"):
-            raise ClusterError(f"duplex is {self.duplex!r}; it is full or half")
+            raise ClusterError(f"duplex is {shown(self.duplex)}; it is full or half")
 
     @staticmethod
     def of(
@@ -79,11 +102,10 @@ class Cluster:
         if len(children) != len(bandwidths_bytes_per_s):
             raise ClusterError(
                 f"{len(children)} levels ({' '.join(map(str, children))}) but "
-                f"{len(bandwidths_bytes_per_s)} bandwidths: give one bandwidth a level, innermost first"
+                f"{len(bandwidths_bytes_per_s)} bandwidths: give one bandwidth a level, innermost "
+                "first"
             )
-        levels = tuple(
-            Level(n, float(b)) for n, b in zip(children, bandwidths_bytes_per_s, strict=True)
-        )
+        levels = tuple(Level(n, b) for n, b in zip(children, bandwidths_bytes_per_s, strict=True))
         return Cluster(levels, memory_bytes, duplex)
 
     @cached_property
@@ -93,7 +115,7 @@ class Cluster:
 
     @cached_property
     def group_sizes(self) -> tuple[int, ...]:
-        """Devices of one group of level l at index l; index 0 is a single device: (1, n_1, n_1*n_2, ...)."""
+        """Devices of one group of level l at index l: (1, n_1, n_1*n_2, ...), 1 being a device."""
         return tuple(accumulate((level.children for level in self.levels), mul, initial=1))
 
     @property

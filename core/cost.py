@@ -1,10 +1,14 @@
-"""The cost specification: what a plan costs under its problem. Every backend's claim is judged here."""
+"""The cost specification: what a plan costs under its problem; backends are judged by it."""
 
 from dataclasses import dataclass
 
 from pipeplan.core.memory import StageMemory, stage_memory
-from pipeplan.core.nested_cost import evaluate_nested, pipedream_data_parallel_ms
-from pipeplan.core.plan import Plan, Stage
+from pipeplan.core.nested_cost import (
+    PipedreamGraph,
+    evaluate_nested,
+    pipedream_data_parallel_ms,
+)
+from pipeplan.core.plan import NestedStage, Plan, Stage, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.topology import TopologyCost, evaluate_topology
 
@@ -28,9 +32,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """Objective of the two plans anyone could write down, in ms; None where the plan is none.
+    """Objective of the two plans anyone could write down, in ms.
 
-    `data_parallel_ms` is one stage on all devices; it is shown even where it does not fit memory.
+    `data_parallel_ms` is one stage on all devices. Both are given even where memory is too small.
     """
 
     one_device_ms: float
@@ -44,32 +48,32 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     whatever the problem's cost model. Sums are exactly rounded (`math.fsum`) or of integers.
     """
     topology = evaluate_topology(problem, plan)
-    if problem.scope == "nested" and plan.nested is not None:
-        period = objective = evaluate_nested(problem, plan)
-    else:
+    if problem.scope == "joint":
         period = topology.period_ms
         objective = period if topology.batch_ms is None else topology.batch_ms
+    else:
+        period = objective = (
+            topology.period_ms if plan.nested is None else evaluate_nested(problem, plan)
+        )
     return Evaluation(objective, period, topology, stage_memory(problem, plan))
 
 
 def baselines(problem: Problem) -> Baselines:
     """One device, and one stage on every device, under the problem's own cost model."""
-    everything = tuple(range(len(problem.graph)))
-    one = Plan((Stage(everything, (0,)),))
-    spread = Plan((Stage(everything, tuple(range(problem.cluster.devices))),))
+    graph = problem.graph
     if problem.cost_model == "pipedream":
-        data_parallel = pipedream_data_parallel_ms(problem)
-    elif problem.cost_model == "levelwise":
-        data_parallel = _levelwise_data_parallel_ms(problem)
-    else:
-        data_parallel = evaluate(problem, spread).objective_ms
-    return Baselines(evaluate(problem, one).objective_ms, data_parallel)
+        kept = PipedreamGraph(graph).kept
+        return Baselines(graph.compute_ms(kept), pipedream_data_parallel_ms(problem))
+    everything = tuple(range(len(graph)))
+    one = evaluate(problem, Plan((Stage(everything, (0,)),))).objective_ms
+    if problem.cost_model == "levelwise":
+        return Baselines(one, _levelwise_data_parallel_ms(problem))
+    spread = Plan((Stage(everything, tuple(range(problem.cluster.devices))),))
+    return Baselines(one, evaluate(problem, spread).objective_ms)
 
 
 def _levelwise_data_parallel_ms(problem: Problem) -> float:
     """The nested plan that replicates everything at every level."""
-    from pipeplan.core.plan import NestedStage, nested_plan
-
     everything = tuple(range(len(problem.graph)))
     stages: tuple[NestedStage, ...] = ()
     for level in problem.cluster.levels:

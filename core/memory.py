@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from pipeplan.core.cuts import crossing_bytes, first_read_inputs
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
@@ -33,8 +34,8 @@ def peak_bytes(
 ) -> StageMemory:
     """DESIGN 4.3, for a stage of given sums that holds `held` micro-batches.
 
-    weights * weight_copies + held * kept activations; with recompute held * the stage's inputs + one
-    full set; schedule pipedream adds held - 1 weight versions. `input_bytes` is what the stage
+    weights * weight_copies + held * kept activations; with recompute held * the stage's inputs +
+    one full set; schedule pipedream adds held - 1 weight versions. `input_bytes` is what the stage
     receives from the stage before (what it relays included) plus the network inputs that it is the
     first to read.
     """
@@ -46,25 +47,21 @@ def peak_bytes(
 def stage_memory(problem: Problem, plan: Plan) -> tuple[StageMemory, ...]:
     """Peak memory of a rank, for each stage of a plan."""
     graph = problem.graph
+    layers = [stage.layers for stage in plan.stages]
+    entering = (0, *crossing_bytes(graph, layers))
     out: list[StageMemory] = []
     remaining = plan.devices
-    crossing = 0
-    read_before: set[str] = set()
-    for stage, prefix in zip(plan.stages, plan.prefixes, strict=True):
-        ids = {graph.layers[v].id for v in stage.layers}
-        fresh = [
-            x for x in graph.inputs if x.id not in read_before and not ids.isdisjoint(x.consumers)
-        ]
-        read_before.update(x.id for x in fresh)
+    for stage, received, fresh in zip(
+        plan.stages, entering, first_read_inputs(graph, layers), strict=True
+    ):
         out.append(
             peak_bytes(
                 problem,
                 parameter_bytes=graph.parameter_bytes(stage.layers),
                 kept_bytes=sum(graph.layers[v].kept_bytes for v in stage.layers),
-                input_bytes=crossing + sum(x.output_bytes for x in fresh),
+                input_bytes=received + sum(x.output_bytes for x in fresh),
                 held=in_flight(problem.schedule, remaining, stage.replicas, problem.micro_batches),
             )
         )
         remaining -= stage.replicas
-        crossing = graph.cut_bytes(prefix)
     return tuple(out)

@@ -1,91 +1,87 @@
-"""Cost models `levelwise` and `pipedream`: the price of a nested plan, one level at a time (DESIGN 4.2)."""
+"""Cost models `levelwise` and `pipedream`: a nested plan's price, level by level (DESIGN 4.2)."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipeplan.core.cuts import crossing_bytes
 from pipeplan.core.errors import PlanError
 from pipeplan.core.graph import LayerGraph
-from pipeplan.core.plan import NestedStage, Plan
+from pipeplan.core.plan import NestedStage, Plan, innermost
 from pipeplan.core.problem import Problem
 
-__all__ = ["PipedreamGraph", "evaluate_nested", "pipedream_data_parallel_ms", "walk"]
+__all__ = ["PipedreamGraph", "evaluate_nested", "pipedream_data_parallel_ms"]
 
 
-def walk(plan: Plan, levels: int) -> Iterator[tuple[int, frozenset[int], tuple[NestedStage, ...]]]:
-    """Every span of a nested plan, outermost first: its level, the layers before it, its stages.
+def evaluate_nested(problem: Problem, plan: Plan) -> float:
+    """Period in ms of a nested plan under its problem's own cost model.
 
-    Raises PlanError where the plan has no level-wise structure.
+    Raises PlanError where the plan has no level-wise structure. The structure's depth must be the
+    cluster's, and its innermost stages the plan's.
     """
     if plan.nested is None:
         raise PlanError(
             "the plan has no level-wise structure, so levelwise and pipedream cannot price it"
         )
-    pending = [(levels, frozenset[int](), plan.nested)]
-    while pending:
-        level, before, stages = pending.pop()
-        yield level, before, stages
-        for stage in stages:
-            if stage.inner:
-                pending.append((level - 1, before, stage.inner))
-            before = before | frozenset(stage.layers)
+    price = _Pipedream if problem.cost_model == "pipedream" else _Levelwise
+    return price(problem, plan.nested).span(plan.nested, len(problem.cluster.levels), 0)
 
 
-def evaluate_nested(problem: Problem, plan: Plan) -> float:
-    """Period in ms of a nested plan under its problem's own cost model."""
-    if plan.nested is None:
-        raise PlanError(
-            "the plan has no level-wise structure, so levelwise and pipedream cannot price it"
-        )
-    top = len(problem.cluster.levels)
-    if problem.cost_model == "pipedream":
-        return _Pipedream(problem).price(plan.nested, top, frozenset())
-    return _levelwise(problem, plan.nested, top, frozenset())
+def _leaves(stage: NestedStage) -> int:
+    """Number of innermost stages of a stage: how many boundaries lie between its two ends."""
+    return sum(map(_leaves, stage.inner)) if stage.inner else 1
 
 
-def _levelwise(
-    problem: Problem, stages: tuple[NestedStage, ...], level: int, before: frozenset[int]
-) -> float:
+class _Levelwise:
     """The recurrence of the original with its quirks mended.
 
     A stage a..b of level l on m machines of U devices each costs
     max((T_{l-1}(a, b) + 4(m-1)/(m U) W / B_l) / m, 2 O_a / (B_l m), 2 O_b / (B_l m)), where the
     all-reduce is left out under synchronous schedules and transfers at both ends of the network.
+    As in the original every link carries both directions; latency and duplex do not enter.
     """
-    graph, cluster = problem.graph, problem.cluster
-    rate = cluster.levels[level - 1].bandwidth_bytes_per_s
-    inner_width = cluster.group_sizes[level - 1]
-    worst = 0.0
-    entering = graph.cut_bytes(before) if before else 0
-    for stage in stages:
-        m = stage.replicas
-        after = before | frozenset(stage.layers)
-        leaving = graph.cut_bytes(after) if len(after) < len(graph) else 0
-        busy = (
-            _levelwise(problem, stage.inner, level - 1, before)
-            if stage.inner
-            else graph.compute_ms(stage.layers)
-        )
-        if not problem.synchronous:
-            weights = graph.parameter_bytes(stage.layers)
-            busy += 4 * (m - 1) * weights / (rate * m * inner_width) * 1e3
-        moved = 2 * max(entering, leaving) / (rate * m * problem.compression) * 1e3
-        worst = max(worst, busy / m, moved)
-        before, entering = after, leaving
-    return worst
+
+    def __init__(self, problem: Problem, nested: tuple[NestedStage, ...]) -> None:
+        self.problem = problem
+        leaves = [stage.layers for stage in innermost(nested)]
+        self.crossing = (0, *crossing_bytes(problem.graph, leaves), 0)
+
+    def span(self, stages: tuple[NestedStage, ...], level: int, start: int) -> float:
+        """Period of the stages of one group of a level, of which the first follows boundary
+        `start`: boundaries are counted between innermost stages, from 0 before the first."""
+        problem = self.problem
+        graph, cluster = problem.graph, problem.cluster
+        rate = cluster.levels[level - 1].bandwidth_bytes_per_s
+        inner_width = cluster.group_sizes[level - 1]
+        worst = 0.0
+        for stage in stages:
+            m = stage.replicas
+            end = start + _leaves(stage)
+            busy = (
+                self.span(stage.inner, level - 1, start)
+                if stage.inner
+                else graph.compute_ms(stage.layers)
+            )
+            if not problem.synchronous:
+                weights = graph.parameter_bytes(stage.layers)
+                busy += 4 * (m - 1) * weights / (rate * m * inner_width) * 1e3
+            crossing = max(self.crossing[start], self.crossing[end])
+            moved = 2 * crossing / (rate * m * problem.compression) * 1e3
+            worst = max(worst, busy / m, moved)
+            start = end
+        return worst
 
 
 @dataclass(frozen=True)
 class PipedreamGraph:
-    """The graph as the original sees it: unused tuple items are removed in one pass, states start at
-    the first source, and the output of a state over-counts the true cut."""
+    """The graph as the original sees it: unused tuple items are removed in one pass, states start
+    at the first source, and the output of a state over-counts the true cut."""
 
     graph: LayerGraph
 
     @cached_property
     def removed(self) -> frozenset[int]:
-        """Sinks whose text starts with __getitem__, which the original takes out before planning."""
+        """Sinks whose text starts with __getitem__: the original takes them out before planning."""
         graph = self.graph
         return frozenset(
             v
@@ -100,7 +96,7 @@ class PipedreamGraph:
 
     @cached_property
     def reachable(self) -> frozenset[int]:
-        """The first source and everything behind it: its states are the closures of antichains here."""
+        """The first source and everything behind it: states are the closures of antichains here."""
         first = next(
             v for v in range(len(self.graph)) if v in self.kept and not self.graph.producers[v]
         )
@@ -113,8 +109,8 @@ class PipedreamGraph:
     def output_bytes(self, state: frozenset[int]) -> int:
         """O of a state: outputs of its *augmented* antichain.
 
-        aug(X) = X + {p before some u in X: a reader of p is neither before u nor u itself}. It counts
-        a producer all of whose readers are inside, where they sit behind different members.
+        aug(X) = X + {p before some u in X: a reader of p is neither before u nor u itself}. It
+        counts a producer all of whose readers are inside, where they sit behind different members.
         """
         graph = self.graph
         members = [v for v in state if not any(w in state for w in graph.consumers[v])]
@@ -136,35 +132,45 @@ class PipedreamGraph:
 class _Pipedream:
     """The original's recurrence, term by term, for a given plan."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, nested: tuple[NestedStage, ...]) -> None:
         self.problem = problem
         self.view = PipedreamGraph(problem.graph)
+        self.ratio = problem.activation_compression_ratio
+        self.crossing = () if self.ratio is None else self._crossing(nested)
 
-    def price(self, stages: tuple[NestedStage, ...], level: int, before: frozenset[int]) -> float:
+    def _crossing(self, nested: tuple[NestedStage, ...]) -> tuple[int, ...]:
+        """O of the state at each boundary between innermost stages; 0 before the first layer, and
+        wherever all layers are behind."""
+        out = [0]
+        state: frozenset[int] = frozenset()
+        for stage in innermost(nested):
+            state |= frozenset(stage.layers) - self.view.removed
+            out.append(0 if self.view.kept <= state else self.view.output_bytes(state))
+        return tuple(out)
+
+    def span(self, stages: tuple[NestedStage, ...], level: int, start: int) -> float:
         """max over the span's stages: the first by the base term, the others by the recursion."""
-        problem, view = self.problem, self.view
-        graph, cluster = problem.graph, problem.cluster
+        graph, cluster = self.problem.graph, self.problem.cluster
         rate = cluster.levels[level - 1].bandwidth_bytes_per_s
-        ratio = problem.activation_compression_ratio
         inner_width = 1 if level == 1 else cluster.levels[level - 2].children
         worst = 0.0
         for position, stage in enumerate(stages):
             m = stage.replicas
-            own = frozenset(stage.layers) - view.removed
+            end = start + _leaves(stage)
+            own = frozenset(stage.layers) - self.view.removed
             busy = (
-                self.price(stage.inner, level - 1, before) if stage.inner else graph.compute_ms(own)
+                self.span(stage.inner, level - 1, start) if stage.inner else graph.compute_ms(own)
             )
             # The base divides the all-reduce by the inner width, the recursion does not (quirk 2).
             width = inner_width if position == 0 else 1
             weights = graph.parameter_bytes(own)
             busy = (busy + 4 * (m - 1) * weights / (rate * m * width) * 1e3) / m
-            after = before | own
-            if ratio is not None and position > 0:
-                busy = max(busy, 2 * view.output_bytes(before) / (rate * m * ratio) * 1e3)
-                if not view.kept <= after:
-                    busy = max(busy, 2 * view.output_bytes(after) / (rate * m * ratio) * 1e3)
+            # The first stage of a span is charged for no transfer (quirk 5).
+            if self.ratio is not None and position > 0:
+                crossing = max(self.crossing[start], self.crossing[end])
+                busy = max(busy, 2 * crossing / (rate * m * self.ratio) * 1e3)
             worst = max(worst, busy)
-            before = after
+            start = end
         return worst
 
 

@@ -1,18 +1,31 @@
 """A plan: stages of layers on ranks. A decision only; `core.cost` says what it costs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from pipeplan.core.cluster import Cluster
-from pipeplan.core.errors import PlanError
+from pipeplan.core.errors import PlanError, shown
 from pipeplan.core.graph import LayerGraph
 
-__all__ = ["NestedStage", "Plan", "Stage", "joint_plan", "nested_plan"]
+__all__ = [
+    "NestedStage",
+    "Plan",
+    "Stage",
+    "innermost",
+    "joint_plan",
+    "nested_plan",
+    "stage_layers",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Layers placed together (indices, ascending) and the ranks that each hold a replica (ascending)."""
+    """Layers placed together, and the ranks that each hold a replica; both ascending.
+
+    Raises PlanError where one is empty or out of order.
+    """
 
     layers: tuple[int, ...]
     ranks: tuple[int, ...]
@@ -23,7 +36,7 @@ class Stage:
         if not self.ranks:
             raise PlanError("a stage has no ranks")
         for name, items in (("layers", self.layers), ("ranks", self.ranks)):
-            if any(a >= b for a, b in zip(items, items[1:], strict=False)):
+            if any(a >= b for a, b in pairwise(items)):
                 raise PlanError(f"a stage's {name} must be ascending and without repeats")
 
     @property
@@ -36,12 +49,19 @@ class Stage:
 class NestedStage:
     """A stage of one level: `replicas` groups of that level's children, each running `inner`.
 
-    At level 1 a child is a device and `inner` is empty. `layers` are indices, ascending.
+    At level 1 a child is a device and `inner` is empty. `layers` are indices, ascending. Raises
+    PlanError for layers out of order, or less than one replica.
     """
 
     layers: tuple[int, ...]
     replicas: int
     inner: tuple["NestedStage", ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise PlanError(f"a stage has {shown(self.replicas)} replicas; it must be at least 1")
+        if any(a >= b for a, b in pairwise(self.layers)):
+            raise PlanError("a stage's layers must be ascending and without repeats")
 
 
 @dataclass(frozen=True)
@@ -62,7 +82,7 @@ class Plan:
         if not self.stages:
             raise PlanError("a plan has no stages")
         if self.copies < 1:
-            raise PlanError(f"a plan has {self.copies} copies; it must be at least 1")
+            raise PlanError(f"a plan has {shown(self.copies)} copies; it must be at least 1")
 
     @cached_property
     def devices(self) -> int:
@@ -81,7 +101,10 @@ class Plan:
 
     @cached_property
     def prefixes(self) -> tuple[frozenset[int], ...]:
-        """The layers of stages 0..s, for each s: the nested ideals whose differences are the stages."""
+        """The layers of stages 0..s, for each s: nested ideals whose differences are the stages.
+
+        The time is that of all of them together; what crosses them is in `core.cuts`, at once.
+        """
         out: list[frozenset[int]] = []
         so_far: frozenset[int] = frozenset()
         for stage in self.stages:
@@ -118,6 +141,15 @@ def joint_plan(
     return Plan(tuple(out), copies)
 
 
+def innermost(nested: tuple[NestedStage, ...]) -> Iterator[NestedStage]:
+    """The level-1 stages of a level-wise structure, in pipeline order."""
+    for stage in nested:
+        if stage.inner:
+            yield from innermost(stage.inner)
+        else:
+            yield stage
+
+
 def nested_plan(cluster: Cluster, nested: tuple[NestedStage, ...]) -> Plan:
     """A plan from its level-wise structure (outermost level first), ranks numbered depth first.
 
@@ -125,29 +157,28 @@ def nested_plan(cluster: Cluster, nested: tuple[NestedStage, ...]) -> Plan:
     depth is not the cluster's.
     """
     found: list[tuple[tuple[int, ...], list[int]]] = []
-    number: dict[int, int] = {}
 
-    def place(stages: tuple[NestedStage, ...], level: int, first_rank: int) -> None:
-        width = cluster.levels[level - 1].children
+    def place(stages: tuple[NestedStage, ...], level: int, starts: list[int]) -> None:
+        """Put the stages of one span on its copies, which are groups from the given ranks on."""
+        if sum(stage.replicas for stage in stages) > cluster.levels[level - 1].children:
+            raise PlanError(
+                f"a nested plan wants more than the {cluster.levels[level - 1].children} children "
+                f"of level {level}"
+            )
         size = cluster.group_sizes[level - 1]
-        if sum(stage.replicas for stage in stages) > width:
-            raise PlanError(f"a nested plan wants more than the {width} children of level {level}")
-        at = first_rank
+        offset = 0
         for stage in stages:
-            if bool(stage.inner) != (level > 1) or stage.replicas < 1:
+            if bool(stage.inner) != (level > 1):
                 raise PlanError("a nested plan's depth does not match the cluster's levels")
-            for _ in range(stage.replicas):
-                if level > 1:
-                    place(stage.inner, level - 1, at)
-                else:
-                    s = number.setdefault(id(stage), len(found))
-                    if s == len(found):
-                        found.append((stage.layers, []))
-                    found[s][1].append(at)
-                at += size
+            firsts = [x + offset + i * size for x in starts for i in range(stage.replicas)]
+            if level > 1:
+                place(stage.inner, level - 1, firsts)
+            else:
+                found.append((stage.layers, firsts))
+            offset += stage.replicas * size
 
-    place(nested, len(cluster.levels), 0)
-    stages = tuple(Stage(tuple(sorted(layers)), tuple(sorted(ranks))) for layers, ranks in found)
+    place(nested, len(cluster.levels), [0])
+    stages = tuple(Stage(layers, tuple(ranks)) for layers, ranks in found)
     return Plan(stages, 1, nested)
 
 

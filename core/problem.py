@@ -1,12 +1,11 @@
 """The question: a graph, a cluster, and what counts as a plan and as its cost."""
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, get_args
 
 from pipeplan.core.cluster import Cluster
-from pipeplan.core.errors import ProblemError
+from pipeplan.core.errors import ProblemError, shown
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.schedule import SCHEDULES, Schedule, is_synchronous
 
@@ -44,8 +43,9 @@ class Problem:
     `weight_copies`: bytes of weights, gradients and optimizer state in units of the weights
     (4: Adam in the weights' type). `activation_compression_ratio` divides transferred bytes; None
     is 1, except for cost model `pipedream`, where it means that transfers are not counted at all.
-    `use_fewer_machines` belongs to cost model `pipedream` (the others may always idle devices).
-    Raises ProblemError for combinations that have no meaning.
+    `use_fewer_machines` belongs to cost model `pipedream` (the others may always idle devices),
+    `overlap_sync` to `topology`, as do the cluster's duplex and latency. Raises ProblemError for
+    combinations that have no meaning.
     """
 
     graph: LayerGraph
@@ -67,8 +67,8 @@ class Problem:
         _known(self.schedule, SCHEDULES, "schedule")
         if (self.scope == "joint") != (self.cost_model == "topology"):
             raise ProblemError(
-                f"scope {self.scope} does not go with cost model {self.cost_model}: joint plans are "
-                "priced by topology, nested plans by levelwise or pipedream"
+                f"scope {self.scope} does not go with cost model {self.cost_model}: joint plans "
+                "are priced by topology, nested plans by levelwise or pipedream"
             )
         if is_synchronous(self.schedule):
             if self.micro_batches is None:
@@ -81,15 +81,21 @@ class Problem:
                 "schedule pipedream never flushes, so a number of micro-batches a batch has no "
                 "meaning with it; it belongs to 1f1b and gpipe"
             )
-        if self.micro_batches is not None and not 1 <= self.micro_batches <= 10**6:
-            raise ProblemError(
-                f"{self.micro_batches} micro-batches a batch; 1 to 1000000 make sense"
-            )
-        if not 1 <= self.weight_copies <= 100:
-            raise ProblemError(f"weight copies is {self.weight_copies}; 1 to 100 make sense")
+        if self.micro_batches is not None:
+            _whole(self.micro_batches, 1, 10**6, "the number of micro-batches a batch")
+        _whole(self.weight_copies, 1, 100, "weight copies")
         ratio = self.activation_compression_ratio
-        if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
-            raise ProblemError(f"the activation compression ratio is {ratio}; it must be above 0")
+        if ratio is not None:
+            if isinstance(ratio, bool) or not 1e-6 <= ratio <= 1e6:
+                raise ProblemError(
+                    f"the activation compression ratio is {shown(ratio)}; 1e-6 to 1e6 make sense"
+                )
+            object.__setattr__(self, "activation_compression_ratio", float(ratio))
+        if self.overlap_sync and self.cost_model != "topology":
+            raise ProblemError(
+                f"cost model {self.cost_model} adds the all-reduce to the compute; overlap_sync "
+                "belongs to topology"
+            )
         self._check_pipedream()
         self._check_constraints()
 
@@ -97,13 +103,13 @@ class Problem:
         if self.cost_model != "pipedream":
             if self.use_fewer_machines:
                 raise ProblemError(
-                    "use_fewer_machines belongs to cost model pipedream; the others may idle devices"
+                    "use_fewer_machines belongs to cost model pipedream; the others may always "
+                    "idle devices"
                 )
             return
         wanted = {
             "schedule pipedream": self.schedule == "pipedream",
             "no recompute": not self.recompute,
-            "no overlap_sync": not self.overlap_sync,
             "full duplex left as it is": self.cluster.duplex == "full",
             "no stage constraints but straight": self.constraints
             == Constraints(straight=self.constraints.straight),
@@ -111,31 +117,37 @@ class Problem:
         broken = [name for name, holds in wanted.items() if not holds]
         if broken:
             raise ProblemError(
-                f"cost model pipedream restates the original program, which knows {', '.join(broken)}; "
-                "use levelwise for the rest"
+                "cost model pipedream restates the original program, which knows "
+                f"{', '.join(broken)}; use levelwise for the rest"
             )
 
     def _check_constraints(self) -> None:
         asked = self.constraints
-        if asked.max_stages is not None and asked.max_stages < 1:
-            raise ProblemError(f"max_stages is {asked.max_stages}; a plan has at least one stage")
+        if asked.max_stages is not None:
+            _whole(asked.max_stages, 1, 2**31, "max_stages")
         layers = range(len(self.graph))
         for v, stage in asked.pinned:
-            if v not in layers or stage < 0:
-                raise ProblemError(f"cannot pin layer {v} to stage {stage}")
+            if v not in layers:
+                raise ProblemError(f"cannot pin layer {shown(v)}: the graph has {len(layers)}")
+            _whole(stage, 0, 2**31, f"the stage that layer {self.graph.layers[v].id} is pinned to")
         stage_of = dict(asked.pinned)
         if any(stage_of[v] != stage for v, stage in asked.pinned):
             raise ProblemError("a layer is pinned to two stages")
         for cut in (*asked.forced_cuts, *asked.forbidden_cuts):
-            if not cut or len(cut) >= len(self.graph) or not self.graph.is_down_closed(cut):
+            if (
+                not cut
+                or len(cut) >= len(layers)
+                or any(v not in layers for v in cut)
+                or not self.graph.is_down_closed(cut)
+            ):
                 raise ProblemError(
-                    "a forced or forbidden cut must be a proper, non-empty set of layers that holds "
-                    "all producers of its layers"
+                    "a forced or forbidden cut must be a proper, non-empty set of layers that "
+                    "holds all producers of its layers"
                 )
         for group in asked.together:
             if any(v not in layers for v in group):
                 raise ProblemError(
-                    f"a group of layers to keep together names a missing layer: {group}"
+                    f"a group of layers to keep together names a missing layer: {shown(group)}"
                 )
 
     @cached_property
@@ -164,4 +176,9 @@ class Problem:
 
 def _known(value: str, allowed: tuple[str, ...], what: str) -> None:
     if value not in allowed:
-        raise ProblemError(f"there is no {what} {value!r}; choose from {', '.join(allowed)}")
+        raise ProblemError(f"there is no {what} {shown(value)}; choose from {', '.join(allowed)}")
+
+
+def _whole(value: int, low: int, high: int, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ProblemError(f"{what} is {shown(value)}; it must be a whole number, {low} to {high}")

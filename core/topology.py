@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipeplan.core.cluster import Cluster
+from pipeplan.core.cuts import crossing_bytes
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 
@@ -28,7 +29,7 @@ class StageTimes:
     """Times of one stage, per micro-batch of the whole pipeline, in ms."""
 
     compute_ms: float
-    """Busy time of each of its devices with compute: forward plus backward, divided by the replicas."""
+    """Busy time of each of its devices with compute: forward plus backward over the replicas."""
     sync_ms: float
     """All-reduce time of its weights on a device, divided by the replicas; 0 under synchronous
     schedules."""
@@ -155,7 +156,7 @@ def evaluate_topology(problem: Problem, plan: Plan) -> TopologyCost:
                 busy = _ring_ms(cluster, level, q, weights) / r
                 for child in shares(cluster, level, stage.ranks):
                     sync[level, child].append(busy)
-    cuts = tuple(graph.cut_bytes(prefix) for prefix in plan.prefixes[:-1])
+    cuts = crossing_bytes(graph, [stage.layers for stage in plan.stages])
     for s, cut in enumerate(cuts):
         ranks, following = plan.stages[s].ranks, plan.stages[s + 1].ranks
         for level in levels:
