@@ -1,10 +1,10 @@
 """Sizes, rates and durations as people write them: 16GB, 4GiB/s, 25Gb/s, 60s."""
 
-import math
 import re
+from fractions import Fraction
 from typing import Final
 
-from pipeplan.core.errors import PipeplanError
+from pipeplan.core.errors import PipeplanError, shown
 
 __all__ = [
     "format_bytes",
@@ -17,48 +17,53 @@ __all__ = [
 
 _DECIMAL: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY: Final = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
-_NUMBER: Final = r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*"
+# Digits and exponents are bounded, since values are computed exactly.
+_NUMBER: Final = (
+    r"\s*(?P<number>(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})(?:[eE][+-]?[0-9]{1,3})?)\s*"
+)
 _SIZE: Final = re.compile(_NUMBER + r"(?P<prefix>[kKmMgGtTpP]i?)?(?P<unit>[bB])?\s*")
 _RATE: Final = re.compile(
     _NUMBER + r"(?:(?P<prefix>[kKmMgGtTpP]i?)?(?P<unit>[bB])(?P<per>/s|ps))?\s*"
 )
-_DURATION: Final = re.compile(_NUMBER + r"(?P<unit>ns|us|ms|s|min|m|h)?\s*")
-# (multiply by, divide by): 5us is 5 / 10**6, which 5 * 1e-6 is not quite.
+_DURATION: Final = re.compile(_NUMBER + r"(?P<unit>us|ms|s|min|m|h)?\s*")
 _SECONDS: Final = {
-    None: (1, 1),
-    "ns": (1, 10**9),
-    "us": (1, 10**6),
-    "ms": (1, 10**3),
-    "s": (1, 1),
-    "m": (60, 1),
-    "min": (60, 1),
-    "h": (3600, 1),
+    None: Fraction(1),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "min": Fraction(60),
+    "h": Fraction(3600),
 }
 
 
-def _scaled(match: re.Match[str], what: str, text: str) -> float:
+def _scaled(match: re.Match[str]) -> Fraction:
     prefix = (match["prefix"] or "").lower()
     factor = _BINARY.get(prefix) or _DECIMAL[prefix]
     # A lower-case b is bits, in sizes as in rates: 25Gb/s is a network's way to say 3.125 GB/s.
-    value = float(match["number"]) * factor / (8 if match["unit"] == "b" else 1)
-    if not math.isfinite(value):
-        raise PipeplanError(f"{what} {text!r} is not finite")
-    return value
+    return Fraction(match["number"]) * factor / (8 if match["unit"] == "b" else 1)
+
+
+def _finite(value: Fraction, what: str, text: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise PipeplanError(f"{what} {shown(text)} is out of range") from None
 
 
 def parse_bytes(text: str) -> int:
     """Bytes of a size such as `16GB`, `16GiB` or a bare number of bytes.
 
-    Raises PipeplanError where the text is no size, is not a whole number of bytes below 2**63 or
-    is negative.
+    The value is exact; a fraction of a byte, which 1.1GiB has, is cut off. Raises PipeplanError
+    where the text is no size, is negative, or is 2**63 bytes or more.
     """
     match = _SIZE.fullmatch(text)
     if match is None or (match["unit"] == "b" and match["prefix"] is None):
-        raise PipeplanError(f"not a size: {text[:80]!r} (write 16GB, 16GiB or bare bytes)")
-    value = _scaled(match, "size", text[:80])
+        raise PipeplanError(f"not a size: {shown(text)} (write 16GB, 16GiB or bare bytes)")
+    value = _scaled(match)
     if value >= 2**63:
-        raise PipeplanError(f"size {text[:80]!r} is beyond 2**63 bytes")
-    return math.floor(value)
+        raise PipeplanError(f"size {shown(text)} is beyond 2**63 bytes")
+    return int(value)
 
 
 def parse_rate(text: str) -> float:
@@ -69,26 +74,21 @@ def parse_rate(text: str) -> float:
     match = _RATE.fullmatch(text)
     if match is None:
         raise PipeplanError(
-            f"not a bandwidth: {text[:80]!r} (write 4GiB/s, 10GB/s, 25Gb/s or bare bytes/s)"
+            f"not a bandwidth: {shown(text)} (write 4GiB/s, 10GB/s, 25Gb/s or bare bytes per "
+            "second)"
         )
-    if match["unit"] is None:
-        return float(match["number"])
-    return _scaled(match, "bandwidth", text[:80])
+    return _finite(_scaled(match), "bandwidth", text)
 
 
 def parse_duration_s(text: str) -> float:
     """Seconds of a duration such as `60s`, `500ms`, `5us`, `2m` or a bare number of seconds.
 
-    Raises PipeplanError where the text is no duration.
+    Raises PipeplanError where the text is no duration or not finite.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise PipeplanError(f"not a duration: {text[:80]!r} (write 60s, 500ms, 2m or bare seconds)")
-    times, parts = _SECONDS[match["unit"]]
-    value = float(match["number"]) * times / parts
-    if not math.isfinite(value):
-        raise PipeplanError(f"duration {text[:80]!r} is not finite")
-    return value
+        raise PipeplanError(f"not a duration: {shown(text)} (write 60s, 500ms, 2m or bare seconds)")
+    return _finite(Fraction(match["number"]) * _SECONDS[match["unit"]], "duration", text)
 
 
 def format_bytes(count: float) -> str:
