@@ -28,8 +28,9 @@ def input_ids(layers: Mapping[str, Layer], edges: Sequence[tuple[str, str]]) -> 
     """Sources called Input..., and layers that are inputs by all appearance.
 
     The latter is DAPPLE's spelling (`input_ids`, `attention_mask`): no parameters, no backward
-    time, a bare name that ends in a word for an input, and fed by nothing but inputs (its mask hangs on its
-    ids). An input's time is the loading of data, not work of a device, so it does not count.
+    time, a bare name that ends in a word for an input, and fed by nothing but inputs (its mask
+    hangs on its ids). An input's time is the loading of data, not work of a device, so it does not
+    count.
     """
     consumers: dict[str, list[str]] = {layer_id: [] for layer_id in layers}
     waiting = dict.fromkeys(layers, 0)

@@ -53,8 +53,8 @@ def together_of(
     - A tuple and its items: a producer with `__getitem__(i)` readers. A bare `__getitem__`, or one
       with slices, is an item only of a layer with several outputs; of a tensor it is a slice.
     - A constant that one layer reads, with that layer. One that several read (GNMT's `hidden`,
-      whose items start every decoder layer) is left free: tied to all its readers, it would weld them
-      into one stage, although each of them can make it anew.
+      whose items start every decoder layer) is left free: tied to all its readers, it would weld
+      them into one stage, although each of them can make it anew.
     - A size with its consumers.
     """
     consumers: dict[str, list[str]] = {}

@@ -121,14 +121,15 @@ def _components(graph: LayerGraph) -> Iterator[str]:
 
 
 def _unfed(graph: LayerGraph) -> Iterator[str]:
-    """Sources that work without an input, in a graph that has inputs."""
+    """Sources that do a good part of the work without an input, in a graph that has inputs."""
     if not graph.inputs:
         return
     fed = {consumer for item in graph.inputs for consumer in item.consumers}
+    notable = 0.01 * graph.total_compute_ms
     unfed = [
         layer.id
         for v, layer in enumerate(graph.layers)
-        if not graph.producers[v] and layer.id not in fed and layer.compute_ms > 0
+        if not graph.producers[v] and layer.id not in fed and layer.compute_ms > notable
     ]
     if unfed:
         yield f"{len(unfed)} layers compute but read nothing (first: {unfed[0]})"
