@@ -10,10 +10,11 @@ from typing import Final, Literal
 
 from pipeplan.core.errors import ClusterError, shown
 
-__all__ = ["MAX_DEVICES", "Cluster", "Duplex", "Level"]
+__all__ = ["MAX_DEVICES", "MAX_LEVELS", "Cluster", "Duplex", "Level"]
 
 Duplex = Literal["full", "half"]
 MAX_DEVICES: Final = 65_536
+MAX_LEVELS: Final = 8
 
 # Wide bounds that keep every sum and quotient of a cost finite.
 _MIN_RATE: Final = 1e-6
@@ -75,8 +76,8 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.levels:
             raise ClusterError("a cluster needs at least one level")
-        if len(self.levels) > 8:
-            raise ClusterError(f"a cluster has {len(self.levels)} levels; at most 8 are read")
+        if len(self.levels) > MAX_LEVELS:
+            raise ClusterError(f"a cluster has {len(self.levels)} levels; at most {MAX_LEVELS}")
         if math.prod(level.children for level in self.levels) > MAX_DEVICES:
             raise ClusterError(f"the cluster has more than {MAX_DEVICES} devices")
         memory = self.memory_bytes
