@@ -20,7 +20,13 @@ from pipeplan.cli.several import gather
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: Final = ("profiles",)
+COMMANDS: Final = (
+    "solve",
+    "show",
+    "evaluate",
+    "compare",
+    "profiles",
+)
 """Commands in the order in which `--help` lists them; each is `pipeplan.cli.commands.<name>`."""
 
 

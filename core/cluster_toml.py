@@ -105,10 +105,9 @@ class _File:
         try:
             return Level(entry["children"], rate, (latency_s or 0.0) * 1e3, name)
         except ClusterError as error:
-            key = next(
-                (x for x in ("children", "bandwidth", "latency") if x in error.message), None
-            )
-            self._fail(error.message, number, key)
+            words = ("children", "bandwidth", "latency")
+            at_fault = next((x for x in words if x in error.message), None)
+            self._fail(error.message, number, at_fault)
 
     def _quantity(self, entry: Mapping[str, Any], key: str, parse: Any, level: int | None) -> Any:
         """A figure with its unit, or a bare number of the base unit; None where it is absent."""

@@ -29,10 +29,16 @@ def console(file: IO[str] | None = None, *, width: int | None = None) -> Console
 
 
 def show(*parts: RenderableType) -> None:
-    """Print to stdout."""
+    """Print to stdout; without the blanks that fill a terminal's lines where it is none."""
     out = console()
-    for part in parts:
-        out.print(part)
+    if out.is_terminal:
+        for part in parts:
+            out.print(part)
+        return
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def plain(text: str, limit: int | None = None) -> Text:

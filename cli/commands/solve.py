@@ -1,0 +1,96 @@
+"""`pipeplan solve`: the best plan, and the proof that it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pipeplan.cli.parameters import expanded
+from pipeplan.cli.question import QUESTION_VALUES, Question
+from pipeplan.cli.search import Search
+from pipeplan.solver.options import BackendName
+
+if TYPE_CHECKING:
+    from pipeplan.core.codec import PlanFile
+    from pipeplan.core.problem import Problem
+    from pipeplan.solver.result import SolveResult
+
+__all__ = ["SEVERAL_VALUES", "command"]
+
+SEVERAL_VALUES: Final = QUESTION_VALUES
+
+
+@expanded
+def command(
+    question: Question,
+    search: Search,
+    profile: Annotated[
+        str | None,
+        typer.Argument(metavar="PROFILE", help="A profile file, or a name of `pipeplan profiles`."),
+    ] = None,
+    profile_filename: Annotated[
+        str | None,
+        typer.Option("-f", "--profile_filename", metavar="PROFILE", help="PipeDream's spelling."),
+    ] = None,
+    backend: Annotated[BackendName, typer.Option("--backend", help="Who searches.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="PLAN", help="Write the plan file.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file.")] = False,
+) -> None:
+    """Find the best plan of a network on a cluster.
+
+    Example: pipeplan solve vgg16 -n 8 2 -b 4GiB/s 2GiB/s --memory 16GB -o plan.json
+
+    Exit codes: 0 a plan was found, 1 there is none (infeasible), 2 bad input, 3 no plan within the
+    limit. Ctrl-C ends the search with the best plan so far.
+    """
+    from pipeplan.cli.answer import answer_to_dict, plan_file
+    from pipeplan.cli.inputs import asked_profile, loaded, writable
+    from pipeplan.cli.search import find
+    from pipeplan.core.codec import plan_to_dict
+    from pipeplan.core.jsontext import dump_json, write_text
+
+    path = asked_profile(profile, profile_filename)
+    if output is not None:
+        writable(output, force=force)
+    problem = loaded(path, question)
+    result = find(problem, backend, search)
+    file = plan_file(problem, result, search.options())
+    if file is not None and output is not None:
+        write_text(output, dump_json(plan_to_dict(file)), force=force)
+    if as_json:
+        print(dump_json(answer_to_dict(problem, result, file, backend)), end="")
+    elif file is not None:
+        _show(file, output)
+    else:
+        _explain(problem, result)
+    if file is None:
+        from pipeplan.cli.errors import EXIT_FALSE, EXIT_NO_PLAN
+
+        infeasible = result.status.value == "INFEASIBLE"
+        raise typer.Exit(EXIT_FALSE if infeasible else EXIT_NO_PLAN)
+
+
+def _show(file: "PlanFile", output: Path | None) -> None:
+    from pipeplan.cli.next_steps import after_saving, how_to_save, typed
+    from pipeplan.cli.render.plan import plan_page
+    from pipeplan.cli.render.terminal import show
+
+    steps = (
+        how_to_save(typed()) if output is None else after_saving(output, file.problem.graph.name)
+    )
+    show(*plan_page(file, steps))
+
+
+def _explain(problem: "Problem", result: "SolveResult") -> None:
+    from pipeplan.cli.next_steps import more_memory, typed
+    from pipeplan.cli.render.no_plan import no_plan_page
+    from pipeplan.cli.render.terminal import show
+
+    smallest = result.smallest_memory_bytes
+    steps = [] if smallest is None else more_memory(typed(), smallest)
+    show(*no_plan_page(problem, result, steps))

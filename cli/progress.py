@@ -1,0 +1,79 @@
+"""Progress of a long solve: one line on stderr, only where someone is watching."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pipeplan.core.units import format_ms
+from pipeplan.solver.outcome import Progress, ProgressEvent
+
+__all__ = ["progress_text", "reporting"]
+
+_DELAY_S: Final = 1.0
+"""What takes less needs no progress line."""
+
+
+@contextmanager
+def reporting(title: str, *, quiet: bool = False) -> Iterator[Progress | None]:
+    """Yield what a solver calls with its progress; None where stderr is no terminal or `quiet`."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    line = _Line(title)
+    try:
+        yield line.update
+    finally:
+        line.stop()
+
+
+def progress_text(title: str, seconds: float, event: ProgressEvent | None) -> str:
+    """The line: how long, the best plan and the bound so far."""
+    parts = [f"{title}: {seconds:.0f} s"]
+    if event is not None:
+        if event.incumbent_ms is not None:
+            parts.append(f"best plan {format_ms(event.incumbent_ms)}")
+        if event.bound_ms is not None:
+            parts.append(f"no plan below {format_ms(event.bound_ms)}")
+        if event.text:
+            parts.append("".join(x if x.isprintable() else "?" for x in event.text)[:60])
+    return ", ".join([*parts, "Ctrl-C ends with the best so far"])
+
+
+class _Line:
+    """A status line that appears after a second; the solver's thread only leaves notes for it."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.event: ProgressEvent | None = None
+        self.started = time.monotonic()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._show, daemon=True)
+        self.thread.start()
+
+    def update(self, event: ProgressEvent) -> None:
+        """Note the search's state."""
+        self.event = event
+
+    def stop(self) -> None:
+        """Take the line away."""
+        self.over.set()
+        self.thread.join()
+
+    def _text(self) -> str:
+        return progress_text(self.title, time.monotonic() - self.started, self.event)
+
+    def _show(self) -> None:
+        if self.over.wait(_DELAY_S):
+            return
+        from rich.status import Status
+
+        from pipeplan.cli.render.terminal import console
+
+        update: Callable[[str], None]
+        with Status(self._text(), console=console(sys.stderr)) as status:
+            update = status.update
+            while not self.over.wait(0.25):
+                update(self._text())

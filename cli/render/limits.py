@@ -1,0 +1,41 @@
+"""What limits a plan, and what would move it."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeplan.cli.render.words import percent
+from pipeplan.core.bottleneck import bottleneck
+from pipeplan.core.codec import PlanFile
+from pipeplan.core.cost import evaluate
+from pipeplan.core.levers import levers, on_topology
+from pipeplan.core.units import format_ms
+
+__all__ = ["limits"]
+
+_SAME = 1e-9
+
+
+def limits(file: PlanFile) -> RenderableType:
+    """The bottleneck in words, and the same plan priced with one thing changed at a time."""
+    problem, plan = file.problem, file.plan
+    limit = bottleneck(problem, plan, file.evaluation)
+    now = evaluate(on_topology(problem), plan).objective_ms
+    what = "batch" if problem.synchronous else "micro-batch"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for lever in levers(problem, plan):
+        change = lever.objective_ms / now - 1 if now else 0.0
+        said = (
+            "no change"
+            if abs(change) < _SAME
+            else f"{'+' if change > 0 else '-'}{percent(abs(change))}"
+        )
+        table.add_row(lever.text, format_ms(lever.objective_ms), said)
+    return Group(
+        Text(f"{limit.text}."),
+        Text(f"This same plan, now {format_ms(now)} a {what}, would take with"),
+        table,
+    )

@@ -1,0 +1,46 @@
+"""When there is no plan: why, and what would do."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pipeplan.cli.render.terminal import plain
+from pipeplan.cli.render.verdict import cluster_line, question_line
+from pipeplan.core.problem import Problem
+from pipeplan.core.units import format_bytes, format_ms
+from pipeplan.solver.result import SolveResult, Status
+
+__all__ = ["no_plan_page"]
+
+
+def no_plan_page(
+    problem: Problem, result: SolveResult, next_steps: Sequence[str]
+) -> Iterator[RenderableType]:
+    """Infeasible, or not found within the limit."""
+    name = plain(problem.graph.name or "the network", 60)
+    yield Text.assemble((name.plain, "bold"), " on ", plain(cluster_line(problem.cluster)))
+    yield plain(question_line(problem))
+    yield Text()
+    backend = result.stats.backend
+    if result.status is Status.INFEASIBLE:
+        yield Text(f"Infeasible, proven ({backend}): no plan satisfies this.", style="bold")
+    else:
+        stopped = "a limit" if result.limit is None else f"the {result.limit.value} limit"
+        yield Text(
+            f"No plan was found before {stopped} ended the search ({backend}).", style="bold"
+        )
+        if result.bound_ms is not None:
+            yield Text(f"Whatever there is, it is not below {format_ms(result.bound_ms)}.")
+    if result.explanation:
+        yield plain(result.explanation)
+    if result.smallest_memory_bytes is not None:
+        needed = result.smallest_memory_bytes
+        yield Text(
+            f"The smallest memory a GPU that would do is {format_bytes(needed)} ({needed} bytes)."
+        )
+    if next_steps:
+        yield Text()
+        yield Text("Next", style="bold")
+        for step in next_steps:
+            yield Text(f"  {step}", no_wrap=True, overflow="ignore")

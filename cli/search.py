@@ -1,0 +1,49 @@
+"""How to look for a plan, from the command line; and the look itself, with its progress."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from pipeplan.cli.progress import reporting
+from pipeplan.core.problem import Problem
+from pipeplan.core.units import parse_duration_s
+from pipeplan.solver.options import BackendName, SolveOptions
+from pipeplan.solver.result import SolveResult
+
+__all__ = ["Search", "find"]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Flags as typed; `options` makes sense of them."""
+
+    time_limit: Annotated[
+        str | None,
+        typer.Option("--time-limit", metavar="TIME", help="Stop after this long: 60s, 2m, 1h."),
+    ] = None
+    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Threads to use.")] = 2
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Seed of the solvers.")] = 0
+    gap: Annotated[
+        float, typer.Option("--gap", metavar="G", help="Stop this close to the bound: 0.01 is 1 %.")
+    ] = 0.0
+    log: Annotated[bool, typer.Option("--log", help="The solver's own log, on stderr.")] = False
+
+    def options(self) -> SolveOptions:
+        """The options; raises PipeplanError where a figure has no meaning."""
+        return SolveOptions(
+            time_limit_s=None if self.time_limit is None else parse_duration_s(self.time_limit),
+            workers=self.workers,
+            seed=self.seed,
+            gap=self.gap,
+            log=self.log,
+        )
+
+
+def find(problem: Problem, backend: BackendName, search: Search) -> SolveResult:
+    """Solve, showing progress on a terminal; raises what `pipeplan.solver.api.solve` raises."""
+    from pipeplan.solver.api import solve
+
+    options = search.options()
+    with reporting(backend, quiet=search.log) as progress:
+        return solve(problem, backend, options, progress)
