@@ -10,7 +10,7 @@ __all__ = ["Limit", "SolveResult", "Stats", "Status"]
 
 
 class Status(Enum):
-    """OPTIMAL and INFEASIBLE are proven; FEASIBLE and NO_SOLUTION mean that a limit stopped the search."""
+    """OPTIMAL and INFEASIBLE are proven; FEASIBLE and NO_SOLUTION mean that a limit stopped it."""
 
     OPTIMAL = "OPTIMAL"
     FEASIBLE = "FEASIBLE"
