@@ -16,8 +16,8 @@ NUMBER: Final = re.compile(r"[0-9][0-9,]*")
 QUANTITY: Final = re.compile(r"\.?[0-9][0-9.,eE+]*(?:[kKmMgGtTpP]i?)?[bB]?(?:/s|ps)?(?:,.*)?")
 """A number with or without a unit."""
 
-STAGE: Final = re.compile(r".+[:@][0-9, -]+")
-"""Layers with their replicas or ranks: 0-24:15, features.0-features.30@0-6,8-14."""
+STAGE: Final = re.compile(r".+[:@][0-9, -]+|[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
+"""Layers with their replicas or ranks, or indices alone: 0-24:15, conv1-fc6@0-6,8-14, 0-24."""
 
 
 def gather(args: Sequence[str], several: Mapping[str, re.Pattern[str]]) -> list[str]:

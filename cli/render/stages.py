@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -74,53 +74,82 @@ class StageTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for roomy in (True, False):
-            table = _table(self.rows, roomy=roomy)
-            if Measurement.get(console, options.update(max_width=10_000), table).minimum <= (
-                options.max_width
-            ):
-                yield table
+            columns = _columns(self.rows, roomy=roomy)
+            gap = 3 if roomy else 1
+            if sum(x.least for x in columns) + gap * (len(columns) - 1) <= options.max_width:
+                yield _table(columns, roomy=roomy)
                 return
         yield Group(*(_block(row) for row in self.rows))
 
 
-def _table(rows: list[StageRow], *, roomy: bool) -> Table:
-    """Roomy: one line a heading and wide gaps. Otherwise headings and memory take two lines."""
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: its heading, its cells, and the width below which it must not go."""
+
+    heading: str
+    cells: list[Text]
+    least: int
+    right: bool = False
+
+
+def _columns(rows: list[StageRow], *, roomy: bool) -> list[_Column]:
+    """Roomy: one line a heading, ids unbroken. Otherwise headings and memory take two lines."""
+
+    def figures(wide: str, narrow: str, cells: Iterable[str], *, right: bool = True) -> _Column:
+        heading = wide if roomy else narrow
+        texts = [Text(cell) for cell in cells]
+        return _Column(heading, texts, max(_longest(Text(heading)), *map(_longest, texts)), right)
+
+    def lists(wide: str, narrow: str, cells: list[list[str]]) -> _Column:
+        heading = wide if roomy else narrow
+        pieces = max(len(piece) + 1 for cell in cells for piece in cell)
+        texts = [Text(", ".join(cell)) for cell in cells]
+        return _Column(heading, texts, max(_longest(Text(heading)), pieces))
+
+    layers = [_layers(row) for row in rows]
+    unbroken = max(max(map(_longest, layers)), 6)
+    pieces = max(len(piece) + 1 for row in rows for piece in (*row.layers, f"({row.count})"))
+    return [
+        figures("stage", "stage", (str(x.number) for x in rows)),
+        _Column("layers", layers, unbroken if roomy else max(min(unbroken, 12), pieces, 6)),
+        figures("replicas", "rep-\nlicas", (str(x.replicas) for x in rows)),
+        lists("ranks", "ranks", [x.ranks for x in rows]),
+        lists("servers", "ser-\nvers", [x.servers for x in rows]),
+        figures("compute ms", "comp.\nms", (x.compute for x in rows)),
+        figures("sync ms", "sync\nms", (x.sync for x in rows)),
+        figures("transfer ms", "trans-\nfer ms", (x.transfer for x in rows)),
+        figures("in flight", "in\nflight", (x.in_flight for x in rows)),
+        figures(
+            "memory",
+            "memory",
+            (x.memory if roomy else x.memory.replace(" of ", "\nof ") for x in rows),
+            right=False,
+        ),
+    ]
+
+
+def _table(columns: list[_Column], *, roomy: bool) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
         padding=(0, 1) if roomy else (0, 0),
-        collapse_padding=True,
     )
-    table.add_column("stage", justify="right", no_wrap=True)
-    table.add_column("layers", overflow="fold", min_width=_widest(x.layers for x in rows))
-    table.add_column("replicas" if roomy else "rep-\nlicas", justify="right", no_wrap=True)
-    table.add_column("ranks", min_width=_widest(x.ranks for x in rows))
-    table.add_column(
-        "servers" if roomy else "ser-\nvers", min_width=_widest(x.servers for x in rows)
-    )
-    for name, short in (
-        ("compute ms", "comp.\nms"),
-        ("sync ms", "sync\nms"),
-        ("transfer ms", "trans-\nfer ms"),
-        ("in flight", "in\nflight"),
-    ):
-        table.add_column(name if roomy else short, justify="right", no_wrap=True)
-    table.add_column("memory", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            str(row.number),
-            _layers(row),
-            str(row.replicas),
-            ", ".join(row.ranks),
-            ", ".join(row.servers),
-            row.compute,
-            row.sync,
-            row.transfer,
-            row.in_flight,
-            row.memory if roomy else row.memory.replace(" of ", "\nof "),
+    for column in columns:
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            min_width=column.least,
+            overflow="fold",
         )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
     return table
+
+
+def _longest(text: Text) -> int:
+    """Width of the longest line."""
+    return max(cell_len(line) for line in text.plain.split("\n"))
 
 
 def _layers(row: StageRow) -> Text:
@@ -131,11 +160,6 @@ def _layers(row: StageRow) -> Text:
         text.append(" to ")
         text.append_text(plain(row.last, 60))
     return text
-
-
-def _widest(lists: Iterable[list[str]]) -> int:
-    """Width under which no piece of any list, with its comma, is broken."""
-    return max((len(piece) + 1 for pieces in lists for piece in pieces), default=1)
 
 
 def _block(row: StageRow) -> RenderableType:
