@@ -1,0 +1,101 @@
+"""The names of commands and options are a promise: a change here is a change for every user."""
+
+import importlib
+import inspect
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from pipeplan.cli.app import COMMANDS, app
+
+QUESTION = {
+    "--cluster",
+    "-n --all_num_machines",
+    "-b --network_bandwidths",
+    "--duplex",
+    "--memory",
+    "-s --memory_size",
+    "--use_memory_constraint",
+    "--scope",
+    "--cost-model",
+    "--schedule",
+    "--micro-batches",
+    "--recompute",
+    "--overlap-sync",
+    "--weight-copies",
+    "--straight --straight_pipeline",
+    "--max-stages",
+    "--force-cut",
+    "--forbid-cut",
+    "--pin",
+    "--together",
+    "--activation_compression_ratio",
+    "--use_fewer_machines",
+}
+SEARCH = {"--time-limit", "--workers", "--seed", "--gap", "--log"}
+OPTIONS = {
+    "solve": QUESTION
+    | SEARCH
+    | {"-f --profile_filename", "--backend", "-o --output", "--json", "--force"},
+    "show": set(),
+    "evaluate": QUESTION
+    | SEARCH
+    | {
+        "--stages",
+        "--plan",
+        "--rank-map",
+        "--backend",
+        "--optimum/--no-optimum",
+        "--json",
+    },
+    "compare": QUESTION | SEARCH | {"--backends", "--json"},
+    "profiles": {"--json"},
+}
+EVERY_COMMAND = (
+    "solve",
+    "show",
+    "evaluate",
+    "compare",
+    "profiles",
+    "profile",
+    "generate",
+    "verify",
+    "run",
+    "simulate",
+    "report",
+    "regress",
+)
+
+
+def options(name: str) -> set[str]:
+    """Spellings of each option of a command, as the parser knows them."""
+    group: Any = get_command(app)
+    out = set()
+    for parameter in group.get_command(None, name).params:
+        if parameter.param_type_name == "option":
+            negated = f"/{parameter.secondary_opts[0]}" if parameter.secondary_opts else ""
+            out.add(" ".join(parameter.opts) + negated)
+    return out
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_options_are_frozen(name: str) -> None:
+    assert options(name) == OPTIONS[name]
+
+
+def test_commands_are_frozen() -> None:
+    assert set(COMMANDS) <= set(EVERY_COMMAND)
+    assert len(set(COMMANDS)) == len(COMMANDS)
+    assert set(OPTIONS) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    module = importlib.import_module(f"pipeplan.cli.commands.{name}")
+    summary = inspect.getdoc(module.command)
+    assert summary
+    first = summary.splitlines()[0]
+    assert first.endswith(".")
+    # Longer ones are cut off in the list of `pipeplan --help`.
+    assert len(first) <= 62, first
