@@ -1,151 +1,110 @@
 """A captured model as data: the calls its forward makes, in order, and what they read.
 
-Written by a capture that has torch at hand and read by code generation that has not; JSON-ready,
-kept in a profile under `metadata["capture"]`. Nothing in it is code: a call's target is a name that
-the reader looks up in its own list of what may be called.
-
-A profile's layer is one call or several: each call names its layer. Ids of inputs are those of
-the graph's inputs. Submodules of torch.nn are best kept whole as `module` calls: they read well
-and know training from evaluation. The model is captured in training mode; where a function has that
-mode as an argument (dropout, batch_norm), code generation puts the stage's own mode in its place.
+Written by a capture that has torch at hand, read by code generation that has not; JSON, kept in a
+profile under `metadata["capture"]`. Nothing in it is code: a call's target is a name that the
+reader looks up in its own list of what may be called. A call's id is the id of its layer in the
+profile, and ids of inputs are those of the graph's inputs.
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pipeplan.core.errors import ProfileError
+from pipeplan.core.reader import Reader
 
 __all__ = [
     "CAPTURE_KEY",
-    "CAPTURE_SCHEMA",
     "Argument",
-    "Attribute",
-    "CallKind",
     "CapturedCall",
-    "CapturedGraph",
     "CapturedInput",
+    "CapturedModel",
     "CapturedModule",
     "CapturedState",
+    "CapturedTensor",
     "Named",
     "Ref",
-    "Slice",
-    "TensorMeta",
+    "TrainingFlag",
     "capture_from_dict",
     "capture_to_dict",
-    "refs_of",
-    "states_of",
+    "leaves_of",
 ]
 
 CAPTURE_KEY: Final = "capture"
-"""Key of a profile's metadata that holds a captured graph."""
+"""Key of a profile's metadata that holds a captured model."""
 CAPTURE_SCHEMA: Final = "pipeplan.capture/1"
 
-CallKind = Literal["module", "function", "method"]
-NamedKind = Literal["dtype", "device", "layout", "memory_format", "ellipsis"]
+RefKind = Literal["node", "input", "parameter", "buffer", "constant"]
+NamedKind = Literal["dtype", "device", "layout", "memory_format"]
+CallKind = Literal["module", "function", "item"]
 
-_MAX_CALLS: Final = 500_000
+_DTYPE: Final = re.compile(r"[a-z][a-z0-9_]{1,31}")
 _MAX_DEPTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """The value of an input or of an earlier call (the whole value, a tuple where it is one)."""
+class CapturedTensor:
+    """A tensor's shape, dtype (torch's name for it without `torch.`), and whether it has a
+    gradient."""
 
-    id: str
+    shape: tuple[int, ...]
+    dtype: str
+    requires_grad: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.shape) > 64 or not all(0 <= n < 2**48 for n in self.shape):
+            raise ProfileError("not a tensor's shape", text=repr(self.shape))
+        if not _DTYPE.fullmatch(self.dtype):
+            raise ProfileError("not a tensor's dtype", text=self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """A parameter or buffer, by its name in the model's state (`CapturedState.name`)."""
+class Ref:
+    """A tensor in an argument: what made it, and the name of that.
 
+    `node`: what the call of this id yields. `input`: an input of the network. `parameter` and
+    `buffer`: state read directly by the model's code, by its first name. `constant`: a tensor that
+    a module holds without registering it, as path.attribute.
+    """
+
+    kind: RefKind
     name: str
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingFlag:
+    """Stands for `self.training` of the module that made the call."""
+
+
+@dataclass(frozen=True, slots=True)
 class Named:
-    """A torch constant by name: dtype `float32`, device `cpu`, layout `strided`, memory format
-    `contiguous_format`; an ellipsis has the name ''."""
+    """A constant of torch by name: dtype `float32`, device `cpu`, layout `strided`, memory format
+    `contiguous_format`."""
 
     kind: NamedKind
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A slice whose bounds are arguments themselves."""
-
-    start: "Argument"
-    stop: "Argument"
-    step: "Argument"
-
-
-Argument = (
-    None
-    | bool
-    | int
-    | float
-    | str
-    | Ref
-    | Attribute
-    | Named
-    | Slice
-    | tuple["Argument", ...]
-    | list["Argument"]
-    | dict[str, "Argument"]
-)
-"""What a call is given: constants, values, and tuples, lists and (text-keyed) dicts of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMeta:
-    """Shape, dtype (`float32`, `int64`, ...) and whether a gradient flows into one tensor."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    requires_grad: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedCall:
-    """One call of the forward.
-
-    `kind` module: `target` is the dotted path of a submodule (`features.0`), listed in
-    `CapturedGraph.modules`. function: the dotted name of a callable,
-    `torch.ops.aten.conv2d.default`, `torch.nn.functional.relu`, `torch.cat`, `operator.getitem`.
-    method: the name of a Tensor method whose object is the first argument. `tensors` describes
-    the tensors of the value, in order; `structure` is `tensor` for one tensor, `tuple` for a tuple
-    or list of `len(tensors)` tensors (nested tuples are flattened and marked `nested`), `other` for
-    numbers, sizes and None.
-    """
-
-    id: str
-    layer: str
-    kind: CallKind
-    target: str
-    args: tuple[Argument, ...] = ()
-    kwargs: Mapping[str, Argument] = field(default_factory=dict)
-    tensors: tuple[TensorMeta, ...] = ()
-    structure: Literal["tensor", "tuple", "nested", "other"] = "tensor"
+Argument: TypeAlias = Any
+"""None, bool, int, float, str, Ellipsis, Ref, TrainingFlag, Named, and tuples, lists, slices and
+text-keyed dicts of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedInput:
-    """An input of the network, in the order (or by the `keyword`) that the forward takes them."""
+    """An input tensor of the network; `path` leads to it in (args, kwargs)."""
 
-    id: str
-    tensor: TensorMeta
-    keyword: str = ""
+    name: str
+    path: tuple[int | str, ...]
+    tensor: CapturedTensor
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedModule:
-    """A submodule that is called whole.
-
-    `class_path` is the dotted path of its class (`torch.nn.modules.conv.Conv2d`), `text` its repr
-    where that is a constructor call in one line (`Conv2d(3, 64, kernel_size=(3, 3))`), else ''.
-    """
+    """A submodule that is called whole: its path, the dotted path of its class, and its repr on
+    one line ('' where that is long)."""
 
     path: str
     class_path: str
@@ -154,95 +113,103 @@ class CapturedModule:
 
 @dataclass(frozen=True, slots=True)
 class CapturedState:
-    """A parameter, buffer or constant of the model.
-
-    `name` is its key in the model's state dict. `tied_to` is the name of the state that this one
-    shares its memory with ('' for none; the first of a tied group stands for it). A `constant` is a
-    tensor that no state dict holds, `values` its elements, flat; so too for a buffer that is not
-    persistent.
-    """
+    """A parameter, buffer or constant: its first name in the model, and whether the model's state
+    dict holds it."""
 
     name: str
     kind: Literal["parameter", "buffer", "constant"]
-    tensor: TensorMeta
+    tensor: CapturedTensor
     persistent: bool = True
-    tied_to: str = ""
-    values: tuple[int | float | bool, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedGraph:
-    """A model's forward as calls in the order of execution.
+class CapturedCall:
+    """One call.
 
-    `factory` is `MODULE:FACTORY`, recorded for whoever rebuilds the original; `outputs` is the
-    value that the forward returns. `method` says how it was captured (export, fx, hooks).
+    kind `module`: target is the path of a module. `function`: target is a name that leads to a
+    callable from `torch`, such as torch.Tensor.view; what a property yields is
+    torch.Tensor.T.__get__. `item`: the tensor at `path` in the result of the call that args[0]
+    refers to, which yields a tuple or a mapping. `outputs` are the tensors that it yields; where
+    `is_tuple`, items alone read it. `mutates` are values that it overwrites, `alias_of` the value
+    whose memory its output shares. `value_argument` is set where the call yields nothing: its value
+    is this argument, after the call. `is_constant`: made from nothing, so it can be made anywhere.
+    """
+
+    id: str
+    kind: CallKind
+    target: str
+    args: tuple[Argument, ...] = ()
+    kwargs: Mapping[str, Argument] = field(default_factory=dict)
+    outputs: tuple[CapturedTensor, ...] = ()
+    is_tuple: bool = False
+    parameters: tuple[str, ...] = ()
+    path: tuple[int | str, ...] = ()
+    mutates: tuple[Ref, ...] = ()
+    alias_of: Ref | None = None
+    value_argument: int | None = None
+    is_constant: bool = False
+
+
+@dataclass(frozen=True)
+class CapturedModel:
+    """A model's calls in the order in which they ran.
+
+    `factory` is `MODULE:FACTORY`, which rebuilds the original when called with the keywords
+    `sizes`. `output` is what the model returns,
+    with Refs for tensors. `tied` maps a parameter's first name to all its names, where there are
+    several. Raises ProfileError for repeated ids and for values that are read before they exist.
     """
 
     factory: str
-    method: str
+    training: bool
     inputs: tuple[CapturedInput, ...]
     calls: tuple[CapturedCall, ...]
-    outputs: Argument
+    output: Argument
     modules: tuple[CapturedModule, ...] = ()
     state: tuple[CapturedState, ...] = ()
+    tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sizes: Mapping[str, bool | int | float | str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ProfileError for repeated ids and for values that are read before they exist."""
-        if len(self.calls) > _MAX_CALLS:
-            raise ProfileError(f"the capture has {len(self.calls)} calls; at most {_MAX_CALLS}")
-        known: set[str] = set()
-        for item in self.inputs:
-            if item.id in known:
-                raise ProfileError(f"the capture has two values called {item.id[:200]!a}")
-            known.add(item.id)
-        names = {x.name for x in self.state}
-        if len(names) != len(self.state):
-            raise ProfileError("the capture lists a state twice")
+        known = {("input", x.name) for x in self.inputs}
+        known |= {(x.kind, x.name) for x in self.state}
+        if len(known) != len(self.inputs) + len(self.state):
+            raise ProfileError("capture: an input or a state is listed twice")
         paths = {x.path for x in self.modules}
         for call in self.calls:
-            where = f"captured call {call.id[:200]!a} of layer {call.layer[:200]!a}"
-            given = (call.args, dict(call.kwargs))
-            for value in refs_of(given):
-                if value not in known:
-                    raise ProfileError(f"{where} reads {value[:200]!a} before it exists")
-            for name in states_of(given):
-                if name not in names:
-                    raise ProfileError(f"{where} reads state {name[:200]!a}, which is not listed")
+            where = f"capture: call {call.id[:200]!a}"
+            read = [x for x in leaves_of((call.args, dict(call.kwargs))) if isinstance(x, Ref)]
+            for ref in (*read, *call.mutates, *([call.alias_of] if call.alias_of else [])):
+                if (ref.kind, ref.name) not in known:
+                    raise ProfileError(
+                        f"{where} reads {ref.kind} {ref.name[:200]!a}, which does not exist by then"
+                    )
             if call.kind == "module" and call.target not in paths:
                 raise ProfileError(f"{where} calls module {call.target[:200]!a}, not listed")
-            if call.id in known:
-                raise ProfileError(f"the capture has two values called {call.id[:200]!a}")
-            known.add(call.id)
-        for value in refs_of(self.outputs):
-            if value not in known:
-                raise ProfileError(f"the capture returns {value[:200]!a}, which does not exist")
+            if call.kind == "item" and not (len(call.args) == 1 and isinstance(call.args[0], Ref)):
+                raise ProfileError(f"{where} takes an item of what is no value")
+            if call.value_argument is not None and not 0 <= call.value_argument < len(call.args):
+                raise ProfileError(f"{where} has no argument {call.value_argument}")
+            if ("node", call.id) in known:
+                raise ProfileError(f"{where} appears twice")
+            known.add(("node", call.id))
+        for ref in leaves_of(self.output):
+            if isinstance(ref, Ref) and (ref.kind, ref.name) not in known:
+                raise ProfileError(f"capture: it returns {ref.name[:200]!a}, which does not exist")
 
 
-def _leaves(value: Any) -> list[Any]:
-    """Everything inside an argument, in order, without recursion into text."""
-    out: list[Any] = []
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple | list):
-            stack.extend(reversed(item))
-        elif isinstance(item, Mapping):
-            stack.extend(reversed(list(item.values())))
-        elif isinstance(item, Slice):
-            stack.extend((item.step, item.stop, item.start))
-        else:
-            out.append(item)
-    return out
-
-
-def refs_of(value: Any) -> list[str]:
-    """Ids of the values that an argument reads, in order, repeats included."""
-    return [x.id for x in _leaves(value) if isinstance(x, Ref)]
-
-
-def states_of(value: Any) -> list[str]:
-    """Names of the parameters and buffers that an argument reads, in order, repeats included."""
-    return [x.name for x in _leaves(value) if isinstance(x, Attribute)]
+def leaves_of(value: Any) -> Iterator[Any]:
+    """Whatever is no container inside an argument, in order."""
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from leaves_of(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from leaves_of(item)
+    elif isinstance(value, slice):
+        yield from leaves_of((value.start, value.stop, value.step))
+    else:
+        yield value
 
 
 def _encode(value: Argument) -> Any:
@@ -251,89 +218,81 @@ def _encode(value: Argument) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else {"float": repr(value)}
-        case Ref(id=name):
-            return {"ref": name}
-        case Attribute(name=name):
-            return {"state": name}
+        case Ref(kind=kind, name=name):
+            return {"ref": [kind, name]}
         case Named(kind=kind, name=name):
             return {kind: name}
-        case Slice(start=start, stop=stop, step=step):
-            return {"slice": [_encode(start), _encode(stop), _encode(step)]}
+        case TrainingFlag():
+            return {"training": True}
+        case slice():
+            return {"slice": [_encode(x) for x in (value.start, value.stop, value.step)]}
         case tuple():
             return {"tuple": [_encode(x) for x in value]}
         case list():
             return [_encode(x) for x in value]
         case dict():
-            return {"dict": [[key, _encode(x)] for key, x in value.items()]}
-    raise ProfileError(f"a captured argument is a {type(value).__name__}")
+            return {"dict": [[_key(key), _encode(x)] for key, x in value.items()]}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    raise ProfileError(f"a captured argument is a {type(value).__name__}, which is no data")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ProfileError(f"a captured dict has the key {key!r}, which is not text")
+    return key
 
 
 def _decode(data: Any, where: str, depth: int = 0) -> Argument:
     if depth > _MAX_DEPTH:
-        raise ProfileError(f"{where}: an argument is nested more than {_MAX_DEPTH} deep")
+        raise ProfileError(f"{where}: an argument is nested more than {_MAX_DEPTH} levels deep")
     if data is None or isinstance(data, bool | int | float | str):
         return data
     if isinstance(data, list):
         return [_decode(x, where, depth + 1) for x in data]
-    if not isinstance(data, dict) or len(data) != 1:
-        raise ProfileError(f"{where}: not an argument", text=repr(data)[:200])
-    ((key, inner),) = data.items()
-    if key == "float" and inner in ("inf", "-inf", "nan"):
-        return float(inner)
-    if key == "ref" and isinstance(inner, str):
-        return Ref(inner)
-    if key == "state" and isinstance(inner, str):
-        return Attribute(inner)
-    if key in get_args(NamedKind) and isinstance(inner, str):
-        return Named(key, inner)
-    if key == "slice" and isinstance(inner, list) and len(inner) == 3:
-        return Slice(*(_decode(x, where, depth + 1) for x in inner))
-    if key == "tuple" and isinstance(inner, list):
-        return tuple(_decode(x, where, depth + 1) for x in inner)
-    if key == "dict" and isinstance(inner, list):
-        out: dict[str, Argument] = {}
-        for pair in inner:
-            if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-                raise ProfileError(f"{where}: not an argument", text=repr(data)[:200])
-            out[pair[0]] = _decode(pair[1], where, depth + 1)
-        return out
-    raise ProfileError(f"{where}: not an argument", text=repr(data)[:200])
+    match data:
+        case {"float": "inf" | "-inf" | "nan" as text, **rest} if not rest:
+            return float(text)
+        case {"ref": [str(kind), str(name)], **rest} if not rest and kind in get_args(RefKind):
+            return Ref(kind, name)  # type: ignore[arg-type]  # just checked
+        case {"training": True, **rest} if not rest:
+            return TrainingFlag()
+        case {"ellipsis": True, **rest} if not rest:
+            return Ellipsis
+        case {"slice": [start, stop, step], **rest} if not rest:
+            return slice(*(_decode(x, where, depth + 1) for x in (start, stop, step)))
+        case {"tuple": list(items), **rest} if not rest:
+            return tuple(_decode(x, where, depth + 1) for x in items)
+        case {"dict": list(pairs), **rest} if not rest:
+            if all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+                return {key: _decode(x, where, depth + 1) for key, x in pairs}
+        case dict() if len(data) == 1:
+            ((kind, name),) = data.items()
+            if kind in get_args(NamedKind) and isinstance(name, str):
+                return Named(kind, name)
+    raise ProfileError(f"{where}: this is no argument", text=repr(data)[:200])
 
 
-def _tensor_to_dict(tensor: TensorMeta) -> dict[str, Any]:
-    return {
-        "shape": list(tensor.shape),
-        "dtype": tensor.dtype,
-        "requires_grad": tensor.requires_grad,
-    }
+def _tensor_to_dict(tensor: CapturedTensor) -> dict[str, Any]:
+    shape = list(tensor.shape)
+    return {"shape": shape, "dtype": tensor.dtype, "requires_grad": tensor.requires_grad}
 
 
-def capture_to_dict(graph: CapturedGraph) -> dict[str, Any]:
-    """A captured graph as JSON-ready values; `capture_from_dict` gives the same graph back."""
+def capture_to_dict(model: CapturedModel) -> dict[str, Any]:
+    """A captured model as JSON-ready values; `capture_from_dict` gives the same model back."""
     return {
         "schema": CAPTURE_SCHEMA,
-        "factory": graph.factory,
-        "method": graph.method,
+        "factory": model.factory,
+        "sizes": dict(model.sizes),
+        "training": model.training,
         "inputs": [
-            {"id": x.id, "tensor": _tensor_to_dict(x.tensor), "keyword": x.keyword}
-            for x in graph.inputs
+            {"name": x.name, "path": list(x.path), "tensor": _tensor_to_dict(x.tensor)}
+            for x in model.inputs
         ],
-        "calls": [
-            {
-                "id": x.id,
-                "layer": x.layer,
-                "kind": x.kind,
-                "target": x.target,
-                "args": [_encode(a) for a in x.args],
-                "kwargs": {key: _encode(a) for key, a in x.kwargs.items()},
-                "tensors": [_tensor_to_dict(t) for t in x.tensors],
-                "structure": x.structure,
-            }
-            for x in graph.calls
-        ],
-        "outputs": _encode(graph.outputs),
+        "calls": [_call_to_dict(x) for x in model.calls],
+        "output": _encode(model.output),
         "modules": [
-            {"path": x.path, "class_path": x.class_path, "text": x.text} for x in graph.modules
+            {"path": x.path, "class_path": x.class_path, "text": x.text} for x in model.modules
         ],
         "state": [
             {
@@ -341,107 +300,117 @@ def capture_to_dict(graph: CapturedGraph) -> dict[str, Any]:
                 "kind": x.kind,
                 "tensor": _tensor_to_dict(x.tensor),
                 "persistent": x.persistent,
-                "tied_to": x.tied_to,
-                **({} if x.values is None else {"values": list(x.values)}),
             }
-            for x in graph.state
+            for x in model.state
         ],
+        "tied": {key: list(names) for key, names in model.tied.items()},
     }
 
 
-class _Entry:
-    """Typed access to one JSON object; every complaint names the place."""
-
-    def __init__(self, data: Any, where: str) -> None:
-        if not isinstance(data, dict):
-            raise ProfileError(f"{where} is not an object", text=repr(data)[:200])
-        self.data: Mapping[str, Any] = data
-        self.where = where
-
-    def get(self, key: str, kind: type) -> Any:
-        value = self.data.get(key)
-        if not isinstance(value, kind):
-            raise ProfileError(
-                f"{self.where}: {key} is not a {kind.__name__}", text=repr(value)[:200]
-            )
-        return value
-
-    def text(self, key: str, allowed: tuple[str, ...] = ()) -> str:
-        value = str(self.get(key, str))
-        if len(value) > 100_000:
-            raise ProfileError(f"{self.where}: {key} has {len(value)} characters; at most 100000")
-        if allowed and value not in allowed:
-            raise ProfileError(f"{self.where}: {key} is one of {', '.join(allowed)}", text=value)
-        return value
-
-    def entries(self, key: str) -> list["_Entry"]:
-        return [_Entry(x, f"{self.where}: {key}[{i}]") for i, x in enumerate(self.get(key, list))]
-
-    def tensor(self) -> TensorMeta:
-        shape = self.get("shape", list)
-        if len(shape) > 64 or not all(type(n) is int and 0 <= n < 2**48 for n in shape):
-            raise ProfileError(f"{self.where}: not a shape", text=repr(shape)[:200])
-        return TensorMeta(tuple(shape), self.text("dtype"), bool(self.get("requires_grad", bool)))
+def _call_to_dict(call: CapturedCall) -> dict[str, Any]:
+    out: dict[str, Any] = {"id": call.id, "kind": call.kind, "target": call.target}
+    out["args"] = [_encode(x) for x in call.args]
+    if call.kwargs:
+        out["kwargs"] = {_key(key): _encode(x) for key, x in call.kwargs.items()}
+    out["outputs"] = [_tensor_to_dict(x) for x in call.outputs]
+    if call.is_tuple:
+        out["is_tuple"] = True
+    if call.parameters:
+        out["parameters"] = list(call.parameters)
+    if call.path:
+        out["path"] = list(call.path)
+    if call.mutates:
+        out["mutates"] = [_encode(x) for x in call.mutates]
+    if call.alias_of is not None:
+        out["alias_of"] = _encode(call.alias_of)
+    if call.value_argument is not None:
+        out["value_argument"] = call.value_argument
+    if call.is_constant:
+        out["is_constant"] = True
+    return out
 
 
-def capture_from_dict(data: Any) -> CapturedGraph:
-    """Read and validate a captured graph; raises ProfileError naming the entry at fault."""
-    top = _Entry(data, "capture")
-    if top.data.get("schema") != CAPTURE_SCHEMA:
-        raise ProfileError(
-            f"capture: schema is {top.data.get('schema')!r}; this version reads {CAPTURE_SCHEMA!r}"
-        )
-    return CapturedGraph(
+def capture_from_dict(data: Any) -> CapturedModel:
+    """Read and validate a captured model; raises ProfileError naming the entry at fault."""
+    top = Reader(data, "capture", ProfileError)
+    if top.text("schema") != CAPTURE_SCHEMA:
+        top.fail(f"this version reads schema {CAPTURE_SCHEMA}", top.data["schema"])
+    return CapturedModel(
         factory=top.text("factory"),
-        method=top.text("method"),
+        sizes=_sizes(top),
+        training=top.flag("training"),
         inputs=tuple(
-            CapturedInput(
-                x.text("id"),
-                _Entry(x.data.get("tensor"), f"{x.where}: tensor").tensor(),
-                x.text("keyword"),
-            )
-            for x in top.entries("inputs")
+            CapturedInput(x.text("name"), _path(x), _tensor(x.object("tensor")))
+            for x in top.objects("inputs")
         ),
-        calls=tuple(_call(x) for x in top.entries("calls")),
-        outputs=_decode(top.data.get("outputs"), "capture: outputs"),
+        calls=tuple(map(_call, top.objects("calls"))),
+        output=_decode(top.data.get("output"), "capture: output"),
         modules=tuple(
-            CapturedModule(x.text("path"), x.text("class_path"), x.text("text"))
-            for x in top.entries("modules")
+            CapturedModule(x.text("path"), x.text("class_path"), x.text("text", ""))
+            for x in top.objects("modules")
         ),
-        state=tuple(_state(x) for x in top.entries("state")),
+        state=tuple(map(_state, top.objects("state"))),
+        tied={
+            key: tuple(
+                Reader({"names": names}, f"capture: tied {key!a}", ProfileError).texts("names")
+            )
+            for key, names in top.mapping("tied").items()
+        },
     )
 
 
-def _call(entry: _Entry) -> CapturedCall:
-    kind: Any = entry.text("kind", get_args(CallKind))
-    structure: Any = entry.text("structure", ("tensor", "tuple", "nested", "other"))
+def _sizes(entry: Reader) -> dict[str, bool | int | float | str | None]:
+    sizes = entry.mapping("sizes", {})
+    for key, value in sizes.items():
+        if not key.isidentifier() or not isinstance(value, bool | int | float | str | None):
+            entry.fail("sizes are plain values by the names of parameters", {key: value})
+    return sizes
+
+
+def _call(entry: Reader) -> CapturedCall:
+    kind: Any = entry.text("kind")
+    if kind not in get_args(CallKind):
+        entry.fail(f"kind is one of {', '.join(get_args(CallKind))}", kind)
+    alias = _refs(entry, [entry.data["alias_of"]]) if "alias_of" in entry.data else ()
     return CapturedCall(
         id=entry.text("id"),
-        layer=entry.text("layer"),
         kind=kind,
         target=entry.text("target"),
-        args=tuple(_decode(x, f"{entry.where}: args") for x in entry.get("args", list)),
-        kwargs={
-            key: _decode(x, f"{entry.where}: kwargs")
-            for key, x in entry.get("kwargs", dict).items()
-        },
-        tensors=tuple(x.tensor() for x in entry.entries("tensors")),
-        structure=structure,
+        args=tuple(_decode(x, entry.where) for x in entry.items("args")),
+        kwargs={k: _decode(x, entry.where) for k, x in entry.mapping("kwargs", {}).items()},
+        outputs=tuple(map(_tensor, entry.objects("outputs"))),
+        is_tuple=entry.data.get("is_tuple") is True,
+        parameters=tuple(entry.texts("parameters", [])),
+        path=_path(entry),
+        mutates=_refs(entry, entry.items("mutates", [])),
+        alias_of=alias[0] if alias else None,
+        value_argument=entry.optional_integer("value_argument"),
+        is_constant=entry.data.get("is_constant") is True,
     )
 
 
-def _state(entry: _Entry) -> CapturedState:
-    kind: Any = entry.text("kind", ("parameter", "buffer", "constant"))
-    values = entry.data.get("values")
-    if values is not None and not (
-        isinstance(values, list) and all(isinstance(x, bool | int | float) for x in values)
-    ):
-        raise ProfileError(f"{entry.where}: values are not numbers", text=repr(values)[:200])
-    return CapturedState(
-        name=entry.text("name"),
-        kind=kind,
-        tensor=_Entry(entry.data.get("tensor"), f"{entry.where}: tensor").tensor(),
-        persistent=bool(entry.get("persistent", bool)),
-        tied_to=entry.text("tied_to"),
-        values=None if values is None else tuple(values),
-    )
+def _refs(entry: Reader, items: list[Any]) -> tuple[Ref, ...]:
+    found = tuple(_decode(x, entry.where) for x in items)
+    if not all(isinstance(x, Ref) for x in found):
+        entry.fail("mutates and alias_of name values", items)
+    return found
+
+
+def _path(entry: Reader) -> tuple[int | str, ...]:
+    items = entry.items("path", [])
+    if len(items) > _MAX_DEPTH or not all(type(x) in (int, str) for x in items):
+        entry.fail("path is a short list of indices and keys", items)
+    return tuple(items)
+
+
+def _tensor(entry: Reader) -> CapturedTensor:
+    shape = tuple(entry.integers("shape"))
+    return CapturedTensor(shape, entry.text("dtype"), entry.flag("requires_grad"))
+
+
+def _state(entry: Reader) -> CapturedState:
+    kind: Any = entry.text("kind")
+    if kind not in ("parameter", "buffer", "constant"):
+        entry.fail("kind is one of parameter, buffer, constant", kind)
+    tensor = _tensor(entry.object("tensor"))
+    return CapturedState(entry.text("name"), kind, tensor, entry.flag("persistent"))

@@ -3,14 +3,16 @@
 # ruff: noqa: TID253
 import datetime
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pipeplan.core.captured import CAPTURE_KEY
 from pipeplan.core.graph import LayerGraph
 from pipeplan.models.capture import CapturedGraph, ExampleInputs, capture, split_inputs
+from pipeplan.models.capture.data import capture_data
 from pipeplan.models.capture.values import leaves
 from pipeplan.models.profiler.assemble import assemble
 from pipeplan.models.profiler.devices import device_named
@@ -30,6 +32,8 @@ def profile_model(
     name: str,
     estimate: str | None = None,
     description: str = "",
+    factory: str = "",
+    sizes: Mapping[str, Any] | None = None,
     keep_whole: Sequence[str] = (),
     warm_up: int = 2,
     repeats: int = 5,
@@ -40,10 +44,12 @@ def profile_model(
 
     `estimate` names a device (v100, a100, h100, h200) to compute the times for, without using it;
     otherwise each layer is timed where the module is: `warm_up` runs, then the median of `repeats`.
-    `keep_whole` names modules, by path, to keep as one layer. `progress` is called with layers
-    done, layers in all, and the layer's id. The module is left as it was: weights, buffers,
-    gradients, training flags, and random number generators. Raises CaptureError where the model
-    cannot be captured, and PipeplanError for unknown devices.
+    `factory` (MODULE:FACTORY) and `sizes` make the module again; where they are given, the profile
+    holds the capture, so that stages can be generated from it. `keep_whole` names modules, by path,
+    to keep as one layer. `progress` is called with layers done, layers in all, and the layer's id.
+    The module is left as it was: weights, buffers, gradients, training flags, and random number
+    generators. Raises CaptureError where the model cannot be captured, and PipeplanError for
+    unknown devices.
     """
     device = None if estimate is None else device_named(estimate)
     graph = capture(module, example_inputs, keep_whole=keep_whole)
@@ -69,6 +75,7 @@ def profile_model(
         "date": date or datetime.date.today().isoformat(),
         "torch": str(torch.__version__).partition("+")[0],
         **({"messages": list(graph.messages)} if graph.messages else {}),
+        **({CAPTURE_KEY: capture_data(graph, module, factory, sizes)} if factory else {}),
     }
     return assemble(graph, figures, module, name=name, metadata=metadata)
 
