@@ -200,12 +200,12 @@ def _check_edges(parsed: _Parsed) -> None:
 
 def _assemble(parsed: _Parsed, name: str) -> tuple[LayerGraph, tuple[str, ...]]:
     found = input_ids(parsed.layers, list(parsed.edges))
-    inputs = found.ids
+    inputs = frozenset(found.ids)
     layers = {i: layer for i, layer in parsed.layers.items() if i not in inputs}
     if not layers:
         raise ProfileError("the file holds inputs and no layer", path=parsed.path)
     edges = [(a, b) for a, b in parsed.edges if a in layers and b in layers]
-    readers: dict[str, list[str]] = {i: [] for i in inputs}
+    readers: dict[str, list[str]] = {i: [] for i in found.ids}
     for producer, consumer in parsed.edges:
         if producer in inputs and consumer in layers:
             readers[producer].append(consumer)
@@ -227,7 +227,7 @@ def _assemble(parsed: _Parsed, name: str) -> tuple[LayerGraph, tuple[str, ...]]:
         graph = LayerGraph.build(
             layers.values(),
             edges,
-            inputs=[_graph_input(parsed.layers[i], readers[i]) for i in inputs],
+            inputs=[_graph_input(parsed.layers[i], readers[i]) for i in found.ids],
             together=together_of(layers, edges, constants),
             name=name,
             metadata=metadata,

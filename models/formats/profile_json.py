@@ -1,115 +1,26 @@
-"""pipeplan's own profile, `schema: "pipeplan.profile/1"`: reading it.
+"""pipeplan's own profile, `schema: "pipeplan.profile/1"`, as a file: located errors, whole sizes.
 
-One JSON object with `name`, `metadata`, `inputs`, `layers`, `edges` (pairs of ids) and `together`;
-fields are named as in `core.graph`. Times are milliseconds and sizes bytes, per micro-batch.
+What the fields are is in `core.profile_codec`, which a plan shares. Times are milliseconds and
+sizes bytes, per micro-batch.
 """
 
 import json
+import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from pipeplan.core.errors import ProfileError
-from pipeplan.core.graph import MAX_LAYERS, GraphInput, Layer, LayerGraph, Together
-from pipeplan.models.formats.figures import BadFigureError, bytes_of, ms_of
-from pipeplan.models.formats.source import line_at
+from pipeplan.core.graph import LayerGraph
+from pipeplan.core.profile_codec import PROFILE_SCHEMA, graph_from_dict, graph_to_dict
+from pipeplan.core.textfile import write_text
 
-__all__ = ["SCHEMA", "parse_profile"]
+__all__ = ["PROFILE_SCHEMA", "dump_profile", "parse_profile", "write_profile"]
 
-SCHEMA: Final = "pipeplan.profile/1"
-
-_TOP: Final = frozenset({"schema", "name", "metadata", "inputs", "layers", "edges", "together"})
-_INPUT: Final = frozenset({"id", "output_bytes", "consumers", "description", "tensors"})
-_LAYER: Final = frozenset(
-    {
-        "id",
-        "forward_ms",
-        "backward_ms",
-        "output_bytes",
-        "parameter_bytes",
-        "saved_bytes",
-        "description",
-        "tensors",
-    }
-)
-_MAX_TEXT: Final = 100_000
-
-
-@dataclass
-class _Reader:
-    """Turns JSON values into domain objects, with the place of each in its errors."""
-
-    text: str
-    path: str
-    unknown: Counter[str] = field(default_factory=Counter)
-    fractions: list[str] = field(default_factory=list)
-
-    def error(self, message: str, where: str, value: object = None, name: str = "") -> ProfileError:
-        """An error located at the first line that holds `"id": name`."""
-        found = (
-            re.search(rf'"id"\s*:\s*{re.escape(json.dumps(name, ensure_ascii=False))}', self.text)
-            if name
-            else None
-        )
-        line = None if found is None else line_at(self.text, found.start())
-        shown = None if value is None else repr(value)[:1000]
-        return ProfileError(f"{where}: {message}", path=self.path, line=line, text=shown)
-
-    def objects(self, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-        items = self.array(document.get(key, []), key)
-        for position, item in enumerate(items):
-            if not isinstance(item, dict):
-                raise self.error("this must be an object", f"{key}[{position}]", item)
-        return cast(list[Mapping[str, Any]], items)
-
-    def array(self, value: object, where: str, name: str = "") -> list[object]:
-        if not isinstance(value, list):
-            raise self.error("this must be an array", where, value, name)
-        return value
-
-    def string(self, value: object, where: str, name: str = "") -> str:
-        if not isinstance(value, str):
-            raise self.error("this must be a string", where, value, name)
-        if len(value) > _MAX_TEXT:
-            raise self.error(f"at most {_MAX_TEXT} characters are read", where, value, name)
-        return value
-
-    def strings(self, value: object, where: str, name: str = "") -> tuple[str, ...]:
-        return tuple(self.string(item, where, name) for item in self.array(value, where, name))
-
-    def ms(self, item: Mapping[str, Any], key: str, where: str, name: str) -> float:
-        try:
-            return ms_of(self.needed(item, key, where, name))
-        except BadFigureError as error:
-            raise self.error(str(error), f"{where}: {key}", item[key], name) from None
-
-    def size(self, item: Mapping[str, Any], key: str, where: str, name: str) -> int:
-        try:
-            return bytes_of(
-                self.needed(item, key, where, name), lambda: self.fractions.append(f"{name}: {key}")
-            )
-        except BadFigureError as error:
-            raise self.error(str(error), f"{where}: {key}", item[key], name) from None
-
-    def needed(self, item: Mapping[str, Any], key: str, where: str, name: str = "") -> object:
-        if key not in item:
-            raise self.error(f"the field {key!r} is missing", where, None, name)
-        return item[key]
-
-    def tensors(
-        self, item: Mapping[str, Any], where: str, name: str
-    ) -> tuple[Mapping[str, Any], ...]:
-        found = self.array(item.get("tensors", []), f"{where}: tensors", name)
-        for tensor in found:
-            if not isinstance(tensor, dict):
-                raise self.error("a tensor must be an object", f"{where}: tensors", tensor, name)
-        return tuple(cast(list[Mapping[str, Any]], found))
-
-    def note_unknown(self, item: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-        for key in item.keys() - known:
-            self.unknown[f"{where}.{key}" if where else key] += 1
+_SIZES: Final = ("output_bytes", "parameter_bytes", "saved_bytes")
+_ENTRY: Final = re.compile(r"\b(layers|inputs)\[(\d{1,9})\]")
+_NAMED: Final = re.compile(r"\b(?:layer|input) (\S+?):")
 
 
 def parse_profile(
@@ -117,101 +28,88 @@ def parse_profile(
 ) -> tuple[LayerGraph, tuple[str, ...]]:
     """The graph of a parsed document and what seemed odd about it; `text` serves to locate errors.
 
-    Raises ProfileError with path, and line where the layer is known.
+    Sizes that are not whole bytes are rounded up, with a warning. `name` is the graph's where the
+    file gives none. Raises ProfileError with path, and line where the entry is known.
     """
-    reader = _Reader(text, path)
-    reader.note_unknown(document, _TOP, "")
-    layers = reader.objects(document, "layers")
-    if not layers:
-        raise reader.error("the profile has no layers", "layers")
-    if len(layers) > MAX_LAYERS:
-        raise reader.error(f"{len(layers)} layers; at most {MAX_LAYERS} are read", "layers")
-    metadata = document.get("metadata", {})
-    if not isinstance(metadata, dict):
-        raise reader.error("this must be an object", "metadata", metadata)
+    whole, rounded = _whole_sizes(document)
     try:
-        graph = LayerGraph.build(
-            [_layer(reader, item, i) for i, item in enumerate(layers)],
-            _edges(reader, document),
-            inputs=[_input(reader, x, i) for i, x in enumerate(reader.objects(document, "inputs"))],
-            together=[
-                _together(reader, x, i) for i, x in enumerate(reader.objects(document, "together"))
-            ],
-            name=reader.string(document.get("name", name), "name"),
-            metadata=metadata,
-        )
+        graph, warnings = graph_from_dict({**whole, "name": document.get("name") or name})
     except ProfileError as error:
-        if error.path is not None:
-            raise
-        raise ProfileError(error.message, path=path, text=error.text) from None
-    warnings = [
-        f"unknown field {k[:80]!a} ignored ({n} times)" for k, n in sorted(reader.unknown.items())
-    ]
-    if reader.fractions:
-        first = reader.fractions[0]
-        warnings.append(
-            f"{len(reader.fractions)} sizes are not whole bytes and were rounded up: {first}, ..."
+        line = _line(error.message, document, text)
+        raise ProfileError(error.message, path=path, line=line, text=error.text) from None
+    if rounded:
+        warnings = (
+            *warnings,
+            f"{len(rounded)} sizes are not whole bytes and were rounded up (first: {rounded[0]})",
         )
-    return graph, tuple(warnings)
+    return graph, warnings
 
 
-def _id(reader: _Reader, item: Mapping[str, Any], where: str) -> str:
-    return reader.string(reader.needed(item, "id", where), f"{where}: id")
+def dump_profile(graph: LayerGraph) -> str:
+    """The graph as profile JSON, one layer a line; reading it back gives an equal graph.
 
-
-def _layer(reader: _Reader, item: Mapping[str, Any], position: int) -> Layer:
-    name = _id(reader, item, f"layers[{position}]")
-    where = f"layer {name[:200]!a}"
-    reader.note_unknown(item, _LAYER, "layers")
-    saved = item.get("saved_bytes")
+    `schema`, `name` and `metadata` come first, a line each, so that a list of profiles needs no
+    more. Raises ProfileError where the metadata are not JSON.
+    """
+    members: list[str] = []
     try:
-        return Layer(
-            id=name,
-            forward_ms=reader.ms(item, "forward_ms", where, name),
-            backward_ms=reader.ms(item, "backward_ms", where, name),
-            output_bytes=reader.size(item, "output_bytes", where, name),
-            parameter_bytes=(
-                reader.size(item, "parameter_bytes", where, name)
-                if "parameter_bytes" in item
-                else 0
-            ),
-            saved_bytes=None if saved is None else reader.size(item, "saved_bytes", where, name),
-            description=reader.string(item.get("description", ""), f"{where}: description", name),
-            tensors=reader.tensors(item, where, name),
-        )
-    except ProfileError as error:
-        if error.path is not None:
-            raise
-        raise reader.error(error.message, f"layers[{position}]", error.text, name) from None
+        for key, value in graph_to_dict(graph).items():
+            if isinstance(value, list) and value:
+                rows = ",\n".join(_json(item) for item in value)
+                members.append(f'"{key}": [\n{rows}\n]')
+            else:
+                members.append(f'"{key}": {_json(value)}')
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProfileError(f"the graph's metadata are not JSON: {error}") from None
+    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
-def _input(reader: _Reader, item: Mapping[str, Any], position: int) -> GraphInput:
-    name = _id(reader, item, f"inputs[{position}]")
-    where = f"input {name[:200]!a}"
-    reader.note_unknown(item, _INPUT, "inputs")
-    return GraphInput(
-        id=name,
-        output_bytes=reader.size(item, "output_bytes", where, name),
-        consumers=reader.strings(item.get("consumers", []), f"{where}: consumers", name),
-        description=reader.string(item.get("description", ""), f"{where}: description", name),
-        tensors=reader.tensors(item, where, name),
-    )
+def write_profile(graph: LayerGraph, path: str | Path, *, force: bool = False) -> None:
+    """Write profile JSON, whole or not at all.
+
+    Raises PipeplanError where the file exists, unless `force`, and where it cannot be written.
+    """
+    write_text(Path(path), dump_profile(graph), force=force)
 
 
-def _together(reader: _Reader, item: Mapping[str, Any], position: int) -> Together:
-    where = f"together[{position}]"
-    reader.note_unknown(item, frozenset({"layers", "reason"}), "together")
-    return Together(
-        layers=reader.strings(reader.needed(item, "layers", where), f"{where}: layers"),
-        reason=reader.string(item.get("reason", ""), f"{where}: reason"),
-    )
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _edges(reader: _Reader, document: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for position, item in enumerate(reader.array(document.get("edges", []), "edges")):
-        ends = reader.strings(item, f"edges[{position}]")
-        if len(ends) != 2:
-            raise reader.error("an edge is a pair of ids", f"edges[{position}]", item)
-        pairs.append((ends[0], ends[1]))
-    return pairs
+def _whole_sizes(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The document with fractions of bytes rounded up, and the places where there were any."""
+    whole = dict(document)
+    rounded: list[str] = []
+    for key in ("layers", "inputs"):
+        entries = document.get(key)
+        if not isinstance(entries, list):
+            continue
+        made = list(entries)
+        for i, entry in enumerate(entries):
+            if not isinstance(entry, dict):
+                continue
+            odd = [x for x in _SIZES if _is_fraction(entry.get(x))]
+            if odd:
+                made[i] = {**entry, **{x: math.ceil(entry[x]) for x in odd}}
+                rounded += [f"{x} of {str(entry.get('id'))[:80]!a}" for x in odd]
+        whole[key] = made
+    return whole, rounded
+
+
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value) and not value.is_integer()
+
+
+def _line(message: str, document: Mapping[str, Any], text: str) -> int | None:
+    """The line of the entry that a message names, by its place or by its id."""
+    name: object = None
+    if match := _ENTRY.search(message):
+        entry = document[match[1]][int(match[2])]
+        name = entry.get("id") if isinstance(entry, dict) else None
+    elif match := _NAMED.search(message):
+        name = match[1]
+    if not isinstance(name, str):
+        return None
+    spellings = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    found = re.search(rf'"id"\s*:\s*(?:{"|".join(map(re.escape, sorted(spellings)))})', text)
+    return None if found is None else text.count("\n", 0, found.start()) + 1

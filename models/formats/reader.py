@@ -3,20 +3,22 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pipeplan.core.errors import ProfileError
 from pipeplan.core.graph import LayerGraph
+from pipeplan.core.jsontext import parse_json
+from pipeplan.core.textfile import read_text
 from pipeplan.models.formats.foreign import recognise
 from pipeplan.models.formats.graph_txt import looks_like_graph_txt, parse_graph_txt
-from pipeplan.models.formats.json_text import parse_json
-from pipeplan.models.formats.profile_json import SCHEMA, parse_profile
-from pipeplan.models.formats.source import read_text
+from pipeplan.models.formats.profile_json import PROFILE_SCHEMA, parse_profile
 from pipeplan.models.formats.suspicions import suspicions
 from pipeplan.models.profiles import packaged_names, packaged_path
 
 __all__ = ["GRAPH_TXT", "ProfileFile", "read_profile", "read_profile_text"]
 
-GRAPH_TXT = "graph.txt"
+GRAPH_TXT: Final = "graph.txt"
+_MAX_NAME: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ def read_profile(path_or_name: str | Path) -> ProfileFile:
     path = Path(path_or_name)
     text = str(path_or_name)
     bare = isinstance(path_or_name, str) and not (set(text) & {os.sep, os.altsep, "\0"})
+    if len(os.fsencode(path.name)) > _MAX_NAME:
+        raise ProfileError("no file and no packaged profile has so long a name", text=text)
     if bare and not path.is_file():
         packaged = packaged_path(text)
         if packaged is not None:
@@ -45,7 +49,7 @@ def read_profile(path_or_name: str | Path) -> ProfileFile:
             raise ProfileError(
                 f"no file and no packaged profile of this name (packaged: {known})", text=text
             )
-    return read_profile_text(read_text(path), path)
+    return read_profile_text(read_text(path, ProfileError), path)
 
 
 def read_profile_text(text: str, path: str | Path) -> ProfileFile:
@@ -54,13 +58,19 @@ def read_profile_text(text: str, path: str | Path) -> ProfileFile:
     Raises ProfileError as `read_profile` does.
     """
     shown = str(path)
+    position = text.find("\0")
+    if position >= 0:
+        line = text.count("\n", 0, position) + 1
+        around = text[max(0, position - 20) : position + 1]
+        message = "a NUL character, so this is not a text profile"
+        raise ProfileError(message, path=shown, line=line, text=around)
     name = _name(Path(path))
     start = text.lstrip()[:1]
     if not start:
         raise ProfileError("the file is empty", path=shown)
     if start in "{[":
         graph, warnings = parse_profile(_document(text, shown), text, shown, name)
-        found = SCHEMA
+        found = PROFILE_SCHEMA
     elif looks_like_graph_txt(text):
         graph, warnings = parse_graph_txt(text, shown, name)
         found = GRAPH_TXT
@@ -72,18 +82,18 @@ def read_profile_text(text: str, path: str | Path) -> ProfileFile:
 
 
 def _document(text: str, path: str) -> dict[str, object]:
-    document = parse_json(text, path)
+    document = parse_json(text, ProfileError, path)
     if not isinstance(document, dict):
-        raise ProfileError(f"a profile is a JSON object with schema {SCHEMA!r}", path=path)
+        raise ProfileError(f"a profile is a JSON object with schema {PROFILE_SCHEMA!r}", path=path)
     schema = document.get("schema")
-    if schema == SCHEMA:
+    if schema == PROFILE_SCHEMA:
         return document
     if isinstance(schema, str) and schema.startswith("pipeplan.profile/"):
-        raise ProfileError(f"this version reads {SCHEMA} only", path=path, text=schema)
+        raise ProfileError(f"this version reads {PROFILE_SCHEMA} only", path=path, text=schema)
     what = recognise(document)
     if what is not None:
         raise ProfileError(f"this is {what}, not a profile; reading it is not supported", path=path)
-    raise ProfileError(f"a profile needs the field schema: {SCHEMA!r}", path=path)
+    raise ProfileError(f"a profile needs the field schema: {PROFILE_SCHEMA!r}", path=path)
 
 
 def _name(path: Path) -> str:
