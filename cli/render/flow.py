@@ -21,21 +21,20 @@ def flow_lines(file: PlanFile) -> list[str]:
     for s, cut in enumerate(file.evaluation.topology.cut_bytes):
         pairs = routes(cluster, plan.stages[s].ranks, plan.stages[s + 1].ranks)
         size = format_bytes(cut / problem.compression)
-        line = f"stage {s} -> {s + 1}: {size} forward and as much back per micro-batch; "
+        line = f"stage {s} -> {s + 1}: {size} forward and as much back per micro-batch"
         if cluster.servers > 1:
             crossing = sum(
                 (x.share for x in pairs if _server(file, x.source) != _server(file, x.target)),
                 Fraction(0),
             )
-            line += (
+            line += "; " + (
                 "none of it leaves a server"
                 if not crossing
                 else "all of it crosses servers"
                 if crossing == 1
                 else f"{percent(float(crossing))} of it crosses servers"
             )
-            line += ". "
-        out.append(line + _pairs(pairs))
+        out.append(f"{line}. {_pairs(pairs)}")
     return out
 
 

@@ -7,6 +7,8 @@ from rich.text import Text
 
 from pipeplan.cli.render.terminal import plain
 from pipeplan.cli.render.verdict import cluster_line, question_line
+from pipeplan.core.graph import Layer
+from pipeplan.core.memory import StageMemory, peak_bytes
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes, format_ms
 from pipeplan.solver.result import SolveResult, Status
@@ -34,13 +36,39 @@ def no_plan_page(
             yield Text(f"Whatever there is, it is not below {format_ms(result.bound_ms)}.")
     if result.explanation:
         yield plain(result.explanation)
-    if result.smallest_memory_bytes is not None:
-        needed = result.smallest_memory_bytes
-        yield Text(
-            f"The smallest memory a GPU that would do is {format_bytes(needed)} ({needed} bytes)."
-        )
+    needed = result.smallest_memory_bytes
+    if needed is not None:
+        if str(needed) not in result.explanation:
+            yield Text(
+                f"The smallest memory that would do: {format_bytes(needed)} ({needed} bytes)."
+            )
+        yield _largest_layer(problem)
     if next_steps:
         yield Text()
         yield Text("Next", style="bold")
         for step in next_steps:
             yield Text(f"  {step}", no_wrap=True, overflow="ignore")
+
+
+def _largest_layer(problem: Problem) -> Text:
+    """The layer that needs most, alone in a stage: no partition can give a GPU less than that."""
+
+    def alone(layer: Layer) -> StageMemory:
+        return peak_bytes(
+            problem,
+            parameter_bytes=layer.parameter_bytes,
+            kept_bytes=layer.kept_bytes,
+            input_bytes=0,
+            held=1,
+        )
+
+    largest = max(problem.graph.layers, key=lambda layer: alone(layer).peak_bytes)
+    memory = alone(largest)
+    text = Text("The largest layer, ")
+    text.append_text(plain(largest.id, 60))
+    text.append(
+        f", needs {format_bytes(memory.peak_bytes)} in a stage of its own: "
+        f"{format_bytes(memory.weight_bytes)} for weights, gradients and optimizer state, "
+        f"{format_bytes(memory.activation_bytes)} for the activations of one micro-batch."
+    )
+    return text

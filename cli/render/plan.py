@@ -44,11 +44,7 @@ def plan_page(
         yield Text(both)
     yield Text()
     yield StageTable(stage_rows(file))
-    yield Text(
-        "Layers by topological index. Times are busy ms per micro-batch of each GPU of the stage "
-        "(compute, sync: all-reduce) and of its busiest port (transfer). In flight: micro-batches "
-        "held at once."
-    )
+    yield Text(_legend(file))
     yield from _section("Which rank runs which stage", Servers(problem.cluster, plan))
     flow = flow_lines(file)
     if flow:
@@ -59,6 +55,20 @@ def plan_page(
         yield from _section(
             "Next", *(Text(step, no_wrap=True, overflow="ignore") for step in next_steps)
         )
+
+
+def _legend(file: PlanFile) -> str:
+    """What the columns of the table mean."""
+    sync = (
+        "Sync: the all-reduce that ends a batch. "
+        if file.problem.synchronous
+        else "Sync: all-reduce, shared over the micro-batches between two of them. "
+    )
+    return (
+        "Layers by topological index. Compute: busy time of each GPU of the stage per micro-batch "
+        f"of the pipeline. {sync}Transfer: of the busiest port that its tensors cross. In flight: "
+        "micro-batches held at once by a GPU, whose memory it is."
+    )
 
 
 def _section(title: str, *parts: RenderableType) -> Iterator[RenderableType]:

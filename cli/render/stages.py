@@ -56,7 +56,7 @@ def stage_rows(file: PlanFile) -> list[StageRow]:
                 ranks=ranges(stage.ranks),
                 servers=ranges(sorted({cluster.server_of(rank) for rank in stage.ranks})),
                 compute=milliseconds(cost.compute_ms),
-                sync=milliseconds(cost.sync_ms),
+                sync=milliseconds(cost.full_sync_ms if problem.synchronous else cost.sync_ms),
                 transfer=milliseconds(cost.transfer_ms),
                 in_flight=str(memory.in_flight),
                 memory=format_bytes(memory.peak_bytes)
@@ -75,7 +75,7 @@ class StageTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for roomy in (True, False):
             columns = _columns(self.rows, roomy=roomy)
-            gap = 3 if roomy else 1
+            gap = 2 if roomy else 1
             if sum(x.least for x in columns) + gap * (len(columns) - 1) <= options.max_width:
                 yield _table(columns, roomy=roomy)
                 return
@@ -133,7 +133,7 @@ def _table(columns: list[_Column], *, roomy: bool) -> Table:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
-        padding=(0, 1) if roomy else (0, 0),
+        padding=(0, 1, 0, 0) if roomy else (0, 0),
     )
     for column in columns:
         table.add_column(

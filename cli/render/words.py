@@ -29,7 +29,7 @@ def percent(part: float) -> str:
     """A share: 12.5 %; nothing but 0 is shown as 0 %, nothing but 1 as 100 %."""
     if part in (0, 1):
         return f"{part * 100:.0f} %"
-    digits = 1 if 0.0005 <= abs(part) <= 0.9995 else 3
+    digits = 3 if abs(part) < 0.0005 or 0.9995 < abs(part) < 1 else 1
     return f"{part * 100:.{digits}f} %"
 
 
