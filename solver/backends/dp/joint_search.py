@@ -1,0 +1,211 @@
+"""Best joint plan: the least period (or batch time) for which a plan exists, by searching T.
+
+Every found plan is priced by `core.cost`, which moves the upper end of the search; every T without a
+plan moves the lower end. The search ends when no plan is strictly better than the best one.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from pipeplan.core.check import block_sizes, violations
+from pipeplan.core.cost import evaluate
+from pipeplan.core.errors import BackendBugError
+from pipeplan.core.plan import Plan, joint_plan
+from pipeplan.core.problem import Problem
+from pipeplan.solver.backends.dp.clock import Clock
+from pipeplan.solver.backends.dp.joint import JointSearch, Target
+from pipeplan.solver.backends.dp.layout import Layout
+from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.ideals import IdealTable
+from pipeplan.solver.outcome import Progress, ProgressEvent
+
+__all__ = ["JointState", "search_joint"]
+
+_STRICT = 1 - 1e-10
+"""Relative step below a known plan at which a better one is looked for: above the rounding of sums
+(about 1e-14), below any difference of interest."""
+
+
+@dataclass(slots=True)
+class JointState:
+    """What is known so far; still valid when the search is stopped."""
+
+    best: Plan | None = None
+    best_ms: float = math.inf
+    bound_ms: float = 0.0
+    infeasible: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def meets(self, gap: float) -> bool:
+        """Whether the best plan is within a relative gap of the bound."""
+        return self.best is not None and self.best_ms - self.bound_ms <= gap * self.best_ms
+
+
+class _Driver:
+    def __init__(
+        self, problem: Problem, table: IdealTable, clock: Clock, progress: Progress | None
+    ) -> None:
+        self.problem = problem
+        self.progress = progress
+        pairs = Pairs(problem, table)
+        layouts = [Layout(problem, block) for block in block_sizes(problem)]
+        if len(problem.cluster.levels) == 1:
+            # On one level positions do not matter: copies of a pipeline are a pipeline of wider
+            # stages with the same loads everywhere, which the whole cluster as one block contains.
+            layouts = layouts[:1]
+        self.searches = [JointSearch(problem, table, pairs, x, clock) for x in layouts]
+        self.total_ms = problem.graph.total_compute_ms
+        self.floor_ms = self.total_ms / problem.cluster.devices
+
+    def find(self, target: Target) -> tuple[Plan, float] | None:
+        """A plan that meets the target and its objective, by any block size.
+
+        Raises BackendBugError where core.cost prices the plan beyond the target.
+        """
+        found: list[Plan] = []
+        for search in self.searches:
+            plan = search.find(target)
+            if plan is not None:
+                found.append(plan)
+                if not target.fewest_stages and not self.problem.synchronous:
+                    break
+        best: tuple[Plan, float] | None = None
+        for plan in found:
+            price = evaluate(self.problem, plan)
+            if price.period_ms > target.period_ms * (1 + 1e-9):
+                raise BackendBugError(
+                    f"dp: a plan said to have a period within {target.period_ms} ms has "
+                    f"{price.period_ms} ms"
+                )
+            candidate = (plan, price.objective_ms)
+            if best is None or _prefer(candidate, best):
+                best = candidate
+        return best
+
+    def report(self, state: JointState) -> None:
+        if self.progress is not None:
+            self.progress(
+                ProgressEvent(
+                    state.best_ms if state.best is not None else None, state.bound_ms or None
+                )
+            )
+
+
+def _prefer(a: tuple[Plan, float], b: tuple[Plan, float]) -> bool:
+    if not math.isclose(a[1], b[1], rel_tol=1e-12):
+        return a[1] < b[1]
+    return a[0].key() < b[0].key()
+
+
+def search_joint(
+    problem: Problem,
+    table: IdealTable,
+    state: JointState,
+    *,
+    gap: float,
+    clock: Clock,
+    progress: Progress | None,
+) -> None:
+    """Fill `state` with the best plan and bound; it holds what was found if the clock stops it."""
+    driver = _Driver(problem, table, clock, progress)
+    if problem.synchronous:
+        _batch(driver, state, gap)
+    else:
+        _period(driver, state, gap, math.inf)
+        if state.best is not None and state.best_ms <= state.bound_ms:
+            finest = driver.find(Target(state.best_ms * (1 + 1e-12), fewest_stages=True))
+            assert finest is not None  # the best plan itself meets this target
+            state.best, state.best_ms = finest
+            state.bound_ms = min(state.bound_ms, state.best_ms)
+
+
+def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) -> None:
+    """Least period: climb from the floor until a plan exists, then close in from both ends."""
+    state.bound_ms = max(state.bound_ms, driver.floor_ms)
+    _start(driver, state)
+    step = 0.02
+    while state.best is None:
+        target = state.bound_ms * (1 + step) if state.bound_ms > 0 else 1e-9
+        if step > 1e6:
+            target = math.inf
+        found = driver.find(Target(target, overhead_ms))
+        if found is not None:
+            state.best, state.best_ms = found[0], evaluate(driver.problem, found[0]).period_ms
+        elif target == math.inf:
+            state.infeasible = True
+            return
+        else:
+            state.bound_ms = target
+            step *= 2
+        driver.report(state)
+    strict = False
+    while not state.meets(gap) and state.bound_ms < state.best_ms:
+        ratio = state.best_ms / state.bound_ms if state.bound_ms > 0 else math.inf
+        strict = not strict if ratio < 1.002 else False
+        if strict:
+            target = state.best_ms * _STRICT
+        elif ratio < 1.5:
+            target = (state.best_ms + state.bound_ms) / 2
+        else:
+            target = state.bound_ms * 1.15 if state.bound_ms > 0 else state.best_ms / 2
+        found = driver.find(Target(min(target, state.best_ms * _STRICT), overhead_ms))
+        if found is not None:
+            state.best, state.best_ms = found[0], evaluate(driver.problem, found[0]).period_ms
+        elif target >= state.best_ms * _STRICT or ratio * _STRICT <= 1:
+            state.bound_ms = state.best_ms
+        else:
+            state.bound_ms = target
+        driver.report(state)
+
+
+def _start(driver: _Driver, state: JointState) -> None:
+    """The plans anyone could write down, where they are valid, as first upper ends."""
+    problem = driver.problem
+    everything = tuple(range(len(problem.graph)))
+    for width in (problem.cluster.devices, 1):
+        plan = joint_plan(problem.cluster, ((everything, width),))
+        if not violations(problem, plan):
+            period = evaluate(problem, plan).period_ms
+            if period < state.best_ms:
+                state.best, state.best_ms = plan, period
+
+
+def _batch(driver: _Driver, state: JointState, gap: float) -> None:
+    """Least batch time of a synchronous schedule.
+
+    batch = total compute + (m - 1) * period + overhead, where the overhead (the first micro-batch's
+    transfers and the longest all-reduce) can only rise as the period falls. From a period that no
+    better plan can exceed, each search gives the least overhead at that period or below; the next
+    looks strictly below the period of the plan found. No plan between the two is better.
+    """
+    problem = driver.problem
+    assert problem.micro_batches is not None
+    waits = problem.micro_batches - 1
+    quickest = JointState()
+    _period(driver, quickest, 0.0, math.inf)
+    if quickest.best is None:
+        state.infeasible = quickest.infeasible
+        return
+    least_ms = quickest.bound_ms
+    state.bound_ms = driver.total_ms + waits * least_ms
+    state.best, state.best_ms = quickest.best, evaluate(problem, quickest.best).objective_ms
+    ceiling = math.inf
+    while True:
+        room = state.best_ms * _STRICT - driver.total_ms
+        if waits:
+            ceiling = min(ceiling, room / waits)
+        if ceiling < least_ms * _STRICT or room < 0:
+            break
+        found = driver.find(Target(ceiling, room - waits * least_ms))
+        driver.report(state)
+        if found is None:
+            break
+        plan, objective = found
+        price = evaluate(problem, plan)
+        if objective < state.best_ms:
+            state.best, state.best_ms = plan, objective
+        overhead = objective - driver.total_ms - waits * price.period_ms
+        if driver.total_ms + waits * least_ms + overhead >= state.best_ms * _STRICT:
+            break
+        ceiling = price.period_ms * _STRICT
+    state.bound_ms = state.best_ms
