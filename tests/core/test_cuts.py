@@ -9,7 +9,7 @@ from pipeplan.core.cuts import crossing_bytes, first_read_inputs
 from pipeplan.core.graph import GraphInput, Layer, LayerGraph
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_each_cut_is_that_of_its_prefix(data: st.DataObject, make: SimpleNamespace) -> None:
     graph = data.draw(make.graphs(8))
@@ -20,7 +20,7 @@ def test_each_cut_is_that_of_its_prefix(data: st.DataObject, make: SimpleNamespa
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_each_input_belongs_to_the_first_stage_that_reads_it(
     data: st.DataObject, make: SimpleNamespace

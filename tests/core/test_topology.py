@@ -129,7 +129,7 @@ def naive_batch(problem: Problem, plan: Plan, period: float) -> float:
     return total + max(naive_full_sync(problem, stage) for stage in plan.stages)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_every_figure_is_that_of_the_naive_writing(
     data: st.DataObject, make: SimpleNamespace
@@ -170,7 +170,7 @@ def test_every_figure_is_that_of_the_naive_writing(
         assert evaluate(problem, plan).objective_ms == cost.period_ms
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_plan_is_faster_than_all_work_shared_evenly(
     data: st.DataObject, make: SimpleNamespace
