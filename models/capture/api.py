@@ -166,6 +166,7 @@ def _input_names(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[tuple[str, tuple[int | str, ...], Tensor]]:
     """Each input tensor with its argument's name and its path in (args, kwargs)."""
+    taken = {path for path, _ in module.named_modules()}
     names: list[str] = []
     for parameter in inspect.signature(module.forward).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -177,7 +178,9 @@ def _input_names(
             if path[0] == 0 and isinstance(where, int):
                 where = names[where] if where < len(names) else f"arg{where}"
             inner = "".join(f"[{step}]" for step in path[2:])
-            found.append((f"{where}{inner}", path, leaf))
+            name = f"{where}{inner}"
+            # Layers are named after modules, and ids must differ.
+            found.append((f"{name}_input" if name in taken else name, path, leaf))
     return found
 
 
@@ -197,7 +200,7 @@ def _finish(module: nn.Module, attempt: _Attempt, messages: tuple[str, ...]) -> 
         names.setdefault(id(parameter), []).append(name)
     return CapturedGraph(
         nodes=nodes,
-        inputs=_without_clashes(attempt.inputs, nodes),
+        inputs=attempt.inputs,
         output=attempt.output,
         training=module.training,
         tied={found[0]: tuple(found) for found in names.values() if len(found) > 1},
@@ -205,16 +208,6 @@ def _finish(module: nn.Module, attempt: _Attempt, messages: tuple[str, ...]) -> 
         messages=messages,
         needs_values=attempt.needs_values,
     )
-
-
-def _without_clashes(
-    inputs: tuple[CapturedInput, ...], nodes: Sequence[CapturedNode]
-) -> tuple[CapturedInput, ...]:
-    ids = {node.id for node in nodes}
-    for item in inputs:
-        if item.name in ids:
-            raise CaptureError(f"the input {item.name!r} has the name of a layer")
-    return inputs
 
 
 def _pruned(nodes: Sequence[CapturedNode], output: Any) -> tuple[CapturedNode, ...]:

@@ -65,7 +65,7 @@ class Recorder(TorchFunctionMode):
         self._call: tuple[Any, Any] = ((), {})
         self._kept: list[Tensor] = []
         self._refs: dict[int, Ref] = {}
-        self._ids: set[str] = {path for path, _ in module.named_modules()}
+        self._ids = {path for path, _ in module.named_modules()} | set(inputs)
         self._used: dict[str, int] = {}
         self._pure: set[str] = set()
         for name, parameter in module.named_parameters():

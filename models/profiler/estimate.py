@@ -11,6 +11,7 @@ from pipeplan.models.capture.skeleton import fake_inputs, fake_mode, preserved, 
 from pipeplan.models.profiler.devices import Device
 from pipeplan.models.profiler.figures import NodeFigures
 from pipeplan.models.profiler.operators import OperatorCounter, time_ms
+from pipeplan.models.profiler.recurrent import recurrent_costs
 from pipeplan.models.profiler.walk import Run, Walker
 
 __all__ = ["estimate_nodes"]
@@ -68,10 +69,11 @@ def _walk(
     def visit(node: CapturedNode, run: Run) -> None:
         probe = _Counting()
         run(probe)
-        fused = node.kind == "module" and isinstance(module.get_submodule(node.target), nn.RNNBase)
-        passes = (probe.forward_pass, probe.backward_pass)
-        forward_ms, backward_ms = (time_ms(each.costs, device, fused=fused) for each in passes)
-        times[node.id] = (forward_ms, backward_ms)
+        called = module.get_submodule(node.target) if node.kind == "module" else None
+        costs = (probe.forward_pass.costs, probe.backward_pass.costs)
+        if isinstance(called, nn.RNNBase):
+            costs = recurrent_costs(called, node)
+        times[node.id] = (time_ms(costs[0], device), time_ms(costs[1], device))
         if progress is not None:
             progress(len(times), len(graph.nodes), node.id)
 

@@ -81,16 +81,10 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def time_ms(costs: Iterable[OperatorCost], device: Device, *, fused: bool = False) -> float:
-    """Milliseconds of some operators one after the other.
-
-    `fused`: the operators are the steps of a recurrent layer, whose pointwise part runs inside its
-    matrix products, as it does in cuDNN.
-    """
+def time_ms(costs: Iterable[OperatorCost], device: Device) -> float:
+    """Milliseconds of some operators one after the other."""
     total = 0.0
     for cost in costs:
-        if fused and not cost.flops:
-            continue
         peak = device.peak(cost.dtype, convolution=cost.is_convolution)
         compute = cost.flops / (_COMPUTE_SHARE * peak)
         memory = cost.bytes / (_BANDWIDTH_SHARE * device.bandwidth_bytes_per_s)

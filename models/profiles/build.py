@@ -26,6 +26,10 @@ class Recipe:
 
 
 RECIPES: Final[Mapping[str, Recipe]] = {
+    "alexnet": Recipe("alexnet", "AlexNet, one tower, on 224x224 images"),
+    "encoder_decoder": Recipe(
+        "encoder_decoder", "Transformer big, 6+6 blocks, 128 tokens", "a100", "bfloat16"
+    ),
     "gpt": Recipe(
         "gpt",
         "GPT-2 medium sized decoder, 24 blocks, 1024 tokens, output layer not tied",
@@ -39,7 +43,11 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         "a100",
         "bfloat16",
     ),
+    "inception_v3": Recipe("inception_v3", "Inception-v3 with auxiliary head, 299x299 images"),
+    "moe": Recipe("moe", "decoder of 4 blocks with 8 experts each, 512 tokens", "a100", "bfloat16"),
+    "resnet18": Recipe("resnet18", "ResNet-18 on 224x224 images"),
     "resnet50": Recipe("resnet50", "ResNet-50 on 224x224 images"),
+    "seq2seq": Recipe("seq2seq", "LSTM translation with attention, 4+4 layers, 50 tokens"),
     "unet": Recipe("unet", "U-Net with long skips, depth 4, 256x256 images"),
     "vgg16": Recipe("vgg16", "VGG16 on 224x224 images"),
 }
