@@ -56,7 +56,8 @@ def guarded(command: _F) -> _F:
             complain("interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            _abandon_stdout()
+            _discard_stdout()
+            raise typer.Exit(EXIT_PIPE) from None
         except PipeplanError as error:
             complain(str(error))
             raise typer.Exit(_code(error)) from None
@@ -75,10 +76,9 @@ def _code(error: PipeplanError) -> int:
     return EXIT_FALSE if isinstance(error, BackendBugError) else EXIT_BAD_INPUT
 
 
-def _abandon_stdout() -> NoReturn:
+def _discard_stdout() -> None:
     """Whoever read our output has gone: what is still buffered must not raise again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(EXIT_PIPE)
 
 
 def _confess(error: Exception) -> NoReturn:

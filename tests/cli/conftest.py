@@ -66,6 +66,3 @@ def chain(tmp_path: Path) -> Path:
     path = tmp_path / "chain.graph.txt"
     path.write_text(chain_text(), encoding="utf-8")
     return path
-
-
-TWO_SERVERS = ("-n", "2", "2", "-b", "10GB/s", "1GB/s")

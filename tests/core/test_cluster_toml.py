@@ -52,7 +52,7 @@ def test_levels_written_in_line() -> None:
         ("[[level]]\nchildren = 2.5\nbandwidth = 1", 2, "whole number"),
         ("[[level]]\nchildren = true\nbandwidth = 1", 2, "whole number"),
         ("[[level]]\nchildren = 8\nbandwidth = '4 parsecs'", 3, "not a bandwidth"),
-        ("[[level]]\nchildren = 8\nbandwidth = 0", 3, "above 0"),
+        ("[[level]]\nchildren = 8\nbandwidth = 0", 3, "a bandwidth is 0.0"),
         ("[[level]]\nchildren = 8\nbandwidth = -1", 3, "not a bandwidth"),
         ("[[level]]\nchildren = 8\nbandwidth = inf", 3, "not a bandwidth"),
         ("[[level]]\nchildren = 8\nbandwidth = [1]", 3, "neither text nor a number"),
