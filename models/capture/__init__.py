@@ -19,7 +19,10 @@ What `capture(module, example_inputs)` guarantees:
   its first one everywhere; nodes that use it share a group. Buffers that a module updates itself
   (batch norm) stay with the module.
 - **Constants**: `is_constant` nodes depend on nothing and may be remade in any stage.
-- **Not captured**: autocast and no_grad regions, hooks of modules that are entered, prints.
+- **Devices** that the code names, if they are the model's own, become `DeviceFlag`.
+- **Gradients** are those of the calls. A module that computes without gradients what could have
+  them, under autocast, or with its own backward (torch.autograd.Function) is kept whole.
+- **Not captured**: hooks of modules that are entered, side effects such as prints.
 
 This is not built on torch.export, which freezes the training mode into its operators and dissolves
 modules, so that neither `train()`/`eval()` nor readable stage modules would survive; nor on
@@ -32,6 +35,7 @@ from pipeplan.models.capture.graph import (
     CapturedGraph,
     CapturedInput,
     CapturedNode,
+    DeviceFlag,
     Ref,
     TensorSpec,
     TrainingFlag,
@@ -43,6 +47,7 @@ __all__ = [
     "CapturedGraph",
     "CapturedInput",
     "CapturedNode",
+    "DeviceFlag",
     "ExampleInputs",
     "Ref",
     "TensorSpec",

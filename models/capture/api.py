@@ -2,10 +2,12 @@
 
 # ruff: noqa: TID253
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 
 from pipeplan.core.errors import PipeplanError
@@ -150,12 +152,28 @@ def _run(
         fixed_values=fixed_values,
     )
     try:
-        with recorder:
+        with torch.enable_grad(), _functions_seen_by(recorder), recorder:
             result = module(*args, **kwargs)
     finally:
         recorder.remove_hooks()
     inputs = tuple(CapturedInput(name, path, _spec(tensor)) for name, path, tensor in named)
     return _Attempt(recorder, inputs, recorder.refs_in(result), needs_values)
+
+
+@contextmanager
+def _functions_seen_by(recorder: Recorder) -> Iterator[None]:
+    """Custom autograd functions reach no torch function mode: their one entrance is watched."""
+    original: Any = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.refuse_function()
+        return original.__get__(None, cls)(*args, **kwargs)
+
+    setattr(torch.autograd.Function, "apply", classmethod(apply))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(torch.autograd.Function, "apply", original)  # noqa: B010
 
 
 def _is_tensor(value: Any) -> bool:

@@ -89,6 +89,8 @@ def _leaf(value: Any) -> Any:
             return _ref(value)
         case g.TrainingFlag():
             return TrainingFlag()
+        case g.DeviceFlag():
+            return Named("device", "cpu")
         case torch.dtype():
             return Named("dtype", str(value).removeprefix("torch."))
         case torch.device():

@@ -8,7 +8,15 @@ from typing import Any, Final, Literal
 
 from pipeplan.models.capture.values import leaves
 
-__all__ = ["CapturedGraph", "CapturedInput", "CapturedNode", "Ref", "TensorSpec", "TrainingFlag"]
+__all__ = [
+    "CapturedGraph",
+    "CapturedInput",
+    "CapturedNode",
+    "DeviceFlag",
+    "Ref",
+    "TensorSpec",
+    "TrainingFlag",
+]
 
 _ITEM_BYTES: Final = {
     "bool": 1,
@@ -59,6 +67,11 @@ class Ref:
 @dataclass(frozen=True, slots=True)
 class TrainingFlag:
     """Stands for the value of `self.training` of the module that made the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFlag:
+    """Stands for the device that the code runs on, where the model named its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from pipeplan.models.capture.graph import Ref, TrainingFlag
+from pipeplan.models.capture.graph import DeviceFlag, Ref, TrainingFlag
 from pipeplan.models.capture.values import leaves
 
 __all__ = ["describe", "is_leaf", "lookup", "short_name"]
@@ -54,7 +54,7 @@ def describe(
     if module is not None:
         text = re.sub(r"\s+", " ", repr(module))
     else:
-        shown = ["TRAINING" if isinstance(x, TrainingFlag) else x for x in leaves(args)]
+        shown = [x for x in leaves(args) if not isinstance(x, TrainingFlag | DeviceFlag)]
         plain = [repr(x) for x in shown if not isinstance(x, Ref)]
         plain += [f"{k}={v!r}" for k, v in kwargs.items() if not _has_ref(v)]
         text = f"{target}({', '.join(plain)})"
@@ -62,4 +62,4 @@ def describe(
 
 
 def _has_ref(value: Any) -> bool:
-    return any(isinstance(leaf, Ref) for leaf in leaves(value))
+    return any(isinstance(leaf, Ref | TrainingFlag | DeviceFlag) for leaf in leaves(value))

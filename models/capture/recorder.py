@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from pipeplan.models.capture.effects import Memory, Use
-from pipeplan.models.capture.graph import CapturedNode, Ref, TensorSpec, TrainingFlag
+from pipeplan.models.capture.graph import CapturedNode, DeviceFlag, Ref, TensorSpec, TrainingFlag
 from pipeplan.models.capture.names import describe, is_leaf, lookup, short_name
 from pipeplan.models.capture.values import leaves, map_leaves, with_paths
 
@@ -25,7 +25,8 @@ _VALUE_READS: Final = frozenset(
     for name in ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
 )
 _PLAIN: Final = (
-    *(type(None), bool, int, float, complex, str, type(Ellipsis), TrainingFlag),
+    *(type(None), bool, int, float, complex, str, type(Ellipsis)),
+    *(TrainingFlag, DeviceFlag),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _RANDOM: Final = ("rand", "dropout", "bernoulli", "normal", "multinomial", "poisson")
@@ -58,6 +59,7 @@ class Recorder(TorchFunctionMode):
         """Values of tensors that the code read, and which are now those of the example."""
         self._fixed_values = fixed_values
         self._whole = frozenset(whole)
+        self._device = next((t.device for t in (*module.parameters(), *inputs.values())), None)
         self._paths: dict[int, str] = {id(child): path for path, child in module.named_modules()}
         self._scopes: list[nn.Module] = [module]
         self._inside: nn.Module | None = None
@@ -147,6 +149,7 @@ class Recorder(TorchFunctionMode):
                 raise KeepWholeError(self.scope, f"its code depends on values of tensors ({name})")
             self.fixed.append(f"{self.scope or 'the model'}: {name}")
         before = _versions((args, given))
+        self._check_mode(before)
         result = func(*args, **given)
         overwritten = any(tensor._version != version for tensor, version in before)
         if not overwritten and not any(isinstance(leaf, Tensor) for leaf in leaves(result)):
@@ -157,6 +160,17 @@ class Recorder(TorchFunctionMode):
         base = f"{self.scope}.{short_name(name)}".lstrip(".")
         self._record("function", name, base, *call, result, before, None)
         return result
+
+    def refuse_function(self) -> None:
+        """Called for a torch.autograd.Function: its backward is not that of its operators."""
+        if self._inside is None:
+            raise KeepWholeError(self.scope, "it has its own backward (torch.autograd.Function)")
+
+    def _check_mode(self, before: list[tuple[Tensor, int]]) -> None:
+        if not torch.is_grad_enabled() and any(tensor.requires_grad for tensor, _ in before):
+            raise KeepWholeError(self.scope, "it computes without gradients (no_grad)")
+        if torch.is_autocast_enabled(self._device.type if self._device else "cpu"):
+            raise KeepWholeError(self.scope, "it computes under autocast")
 
     def _flagged(self, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         try:
@@ -306,6 +320,8 @@ class Recorder(TorchFunctionMode):
             if ref is None:
                 raise KeepWholeError(self.scope, "it uses a tensor that no recorded call made")
             return ref
+        if isinstance(value, torch.device) and value == self._device:
+            return DeviceFlag()
         if isinstance(value, _PLAIN):
             return value
         raise KeepWholeError(self.scope, f"an argument is of type {type(value).__name__}")

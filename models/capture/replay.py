@@ -7,7 +7,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from pipeplan.models.capture.api import ExampleInputs, split_inputs
-from pipeplan.models.capture.graph import CapturedGraph, CapturedNode, Ref, TrainingFlag
+from pipeplan.models.capture.graph import (
+    CapturedGraph,
+    CapturedNode,
+    DeviceFlag,
+    Ref,
+    TrainingFlag,
+)
 from pipeplan.models.capture.names import lookup
 from pipeplan.models.capture.values import map_leaves
 
@@ -42,6 +48,8 @@ def call_node(node: CapturedNode, module: nn.Module, values: Mapping[Ref, Any]) 
         if isinstance(leaf, Ref):
             known = values.get(leaf)
             return known if known is not None else state_value(module, leaf)
+        if isinstance(leaf, DeviceFlag):
+            return next((t.device for t in module.parameters()), "cpu")
         return scope.training if isinstance(leaf, TrainingFlag) else leaf
 
     args = map_leaves(value_of, node.args)

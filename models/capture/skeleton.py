@@ -21,7 +21,7 @@ def fake_mode() -> FakeTensorMode:
 
 
 def skeleton(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """A deep copy on CPU without the memory of parameters and buffers; the original is untouched.
+    """A deep copy without the memory of parameters and buffers; the original is untouched.
 
     Parameters on the meta device become CPU ones, so that a model built there is captured alike.
     """
@@ -36,14 +36,17 @@ def skeleton(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 
 
 def fake_inputs(inputs: Any, mode: FakeTensorMode) -> Any:
-    """The same inputs without their memory, on CPU."""
+    """The same inputs without their memory."""
     with mode:
         return map_leaves(lambda x: _fake(x) if isinstance(x, Tensor) else x, inputs)
 
 
 def _fake(tensor: Tensor) -> Tensor:
     made = torch.empty_strided(
-        tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="cpu"
+        tuple(tensor.shape),
+        tensor.stride(),
+        dtype=tensor.dtype,
+        device="cpu" if tensor.is_meta else tensor.device,
     )
     return made.requires_grad_(tensor.requires_grad and tensor.is_leaf)
 

@@ -4,6 +4,7 @@ A layer multiplies all its inputs at once, then takes one step after the other, 
 recurrent weights. The backward pass does twice as much: for the inputs, and for the weights.
 """
 
+# ruff: noqa: TID253
 from collections.abc import Iterator
 
 from torch import nn

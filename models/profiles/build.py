@@ -70,6 +70,8 @@ def compute(name: str, *, date: str | None = None) -> LayerGraph:
         name=name,
         estimate=recipe.device,
         description=recipe.description,
+        factory=FACTORIES[recipe.factory],
+        sizes=recipe.sizes,
         date=date,
     )
 
