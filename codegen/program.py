@@ -89,7 +89,8 @@ class Operation:
 
     By `form`, `target` is: module: the key of a member, called with the arguments. function: a
     checked dotted name. method: a method of the first argument. infix, prefix: an operator.
-    subscript: unused, the second argument is the index. property: an attribute of the argument.
+    subscript: unused, the further arguments are indices, one after the other. property: an
+    attribute of the argument.
     alias: unused, the value is the argument itself. constant: the text of a literal.
 
     `mutates` are ids of values that it overwrites. `is_item` takes a tensor out of a tuple, and
@@ -140,11 +141,15 @@ class StateTensor:
 
 @dataclass(frozen=True, slots=True)
 class ProgramInput:
-    """An input of the network; integers are drawn below `high` where data are made up."""
+    """An input of the network; `path` leads to it in (args, kwargs) of the original.
+
+    Where data are made up, whole numbers are drawn from `low` to below `high` (None: not known).
+    """
 
     id: str
     spec: TensorSpec
     path: tuple[int | str, ...] = ()
+    low: int = 0
     high: int | None = None
 
 
@@ -153,8 +158,8 @@ class Program:
     """Operations in an order of execution, what they need, and the values that are returned.
 
     `tied` maps the first name of a parameter to all its names where there are several. `factory` is
-    `MODULE:FACTORY`, '' where the source is a bare graph. `output` is the structure returned, with
-    ValueRefs for tensors.
+    `MODULE:FACTORY`, called with the keywords `sizes`; '' where the source is a bare graph.
+    `output` is the structure returned, with ValueRefs for tensors.
     """
 
     name: str
@@ -165,7 +170,7 @@ class Program:
     state: Mapping[str, StateTensor] = field(default_factory=dict)
     tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     factory: str = ""
-    notes: tuple[str, ...] = ()
+    sizes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def by_id(self) -> dict[str, Operation]:
