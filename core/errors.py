@@ -29,7 +29,7 @@ def shown(value: object) -> str:
     try:
         return _SHORT.repr(value)
     except ValueError:  # Python refuses to write out whole numbers of more than 4300 digits
-        return f"a {type(value).__name__} too large to show"
+        return f"({type(value).__name__}, too large to show)"
 
 
 class PipeplanError(Exception):
@@ -54,9 +54,10 @@ class SourceError(PipeplanError):
         self.path = None if path is None else str(path)
         self.line = line
         self.text = text
-        where = ":".join(str(part) for part in (self.path, line) if part is not None)
-        shown = "" if text is None else f": {_shorten(text)}"
-        super().__init__(f"{where}: {message}{shown}" if where else f"{message}{shown}")
+        place = self.path if self.path is None or self.path.isprintable() else shown(self.path)
+        where = ":".join(str(part) for part in (place, line) if part is not None)
+        quoted = "" if text is None else f": {_shorten(text)}"
+        super().__init__(f"{where}: {message}{quoted}" if where else f"{message}{quoted}")
 
 
 def _shorten(text: str, limit: int = 120) -> str:

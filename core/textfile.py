@@ -40,32 +40,33 @@ def write_text(path: Path, text: str, *, force: bool) -> None:
     file cannot be written; whatever is there then stays as it was. With `force` a symbolic link is
     followed; only a regular file is replaced, and its permissions are kept.
     """
+    name = str(path) if str(path).isprintable() else shown(str(path))
     try:
         content = text.encode()
     except UnicodeEncodeError as fault:
         raise PipeplanError(
-            f"{path} cannot be written: character {fault.start} is half a character"
+            f"{name} cannot be written: character {fault.start} is half a character"
         ) from None
     try:
         target = path
         mode = 0o666 & ~_umask()
         if os.path.lexists(path):
             if path.is_dir():
-                raise PipeplanError(f"{path} is a directory")
+                raise PipeplanError(f"{name} is a directory")
             if not force:
-                raise PipeplanError(f"{path} exists; --force overwrites it")
+                raise PipeplanError(f"{name} exists; --force overwrites it")
             target = Path(os.path.realpath(path))
             if os.path.lexists(target):
                 if not target.is_file():
-                    raise PipeplanError(f"{path} is not a regular file; it is not overwritten")
+                    raise PipeplanError(f"{name} is not a regular file; it is not overwritten")
                 mode = stat.S_IMODE(target.stat().st_mode)
         if not target.parent.is_dir():
-            raise PipeplanError(f"{path} cannot be written: there is no folder {target.parent}")
+            raise PipeplanError(f"{name} cannot be written: there is no folder {target.parent}")
         _write(target, content, mode, replace=force)
     except FileExistsError:
-        raise PipeplanError(f"{path} exists; --force overwrites it") from None
+        raise PipeplanError(f"{name} exists; --force overwrites it") from None
     except (OSError, ValueError) as fault:
-        raise PipeplanError(f"{shown(str(path))} cannot be written: {_reason(fault)}") from None
+        raise PipeplanError(f"{name} cannot be written: {_reason(fault)}") from None
 
 
 def _write(target: Path, content: bytes, mode: int, *, replace: bool) -> None:
