@@ -25,6 +25,7 @@ COMMANDS: Final = (
     "show",
     "evaluate",
     "compare",
+    "generate",
     "profiles",
 )
 """Commands in the order in which `--help` lists them; each is `pipeplan.cli.commands.<name>`."""

@@ -45,6 +45,7 @@ def command(
     from pipeplan.validation.crosscheck import crosscheck
 
     names = _backends(backends)
+    search.options()  # What is wrong with these is not a backend's answer.
     problems = [(profile, loaded(profile, question)) for profile in profiles]
     agree = True
     documents: list[dict[str, Any]] = []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from pipeplan.cli.render.commands import Command
 from pipeplan.cli.render.terminal import plain
 from pipeplan.cli.render.verdict import cluster_line, question_line
 from pipeplan.core.graph import Layer
@@ -46,8 +47,7 @@ def no_plan_page(
     if next_steps:
         yield Text()
         yield Text("Next", style="bold")
-        for step in next_steps:
-            yield Text(f"  {step}", no_wrap=True, overflow="ignore")
+        yield from map(Command, next_steps)
 
 
 def _largest_layer(problem: Problem) -> Text:

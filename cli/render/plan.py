@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pipeplan.cli.render.commands import Command
 from pipeplan.cli.render.flow import flow_lines
 from pipeplan.cli.render.limits import limits
 from pipeplan.cli.render.servers import Servers
@@ -52,9 +53,8 @@ def plan_page(
     yield from _section("What limits it", limits(file))
     yield from _section("Compared with", *(Text(line) for line in baseline_lines(file)))
     if next_steps:
-        yield from _section(
-            "Next", *(Text(step, no_wrap=True, overflow="ignore") for step in next_steps)
-        )
+        yield from _section("Next")
+        yield from map(Command, next_steps)
 
 
 def _legend(file: PlanFile) -> str:

@@ -33,11 +33,11 @@ def show(*parts: RenderableType) -> None:
     out = console()
     if out.is_terminal:
         for part in parts:
-            out.print(part)
+            out.print(part, crop=False)
         return
     with out.capture() as captured:
         for part in parts:
-            out.print(part)
+            out.print(part, crop=False)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
