@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pipeplan.codegen.callables import CALLABLES, FACTORIES, PROPERTIES
+from pipeplan.codegen.layer_error import LayerError
 from pipeplan.codegen.layer_text import BadTextError, LayerText, parse_layer_text
 from pipeplan.codegen.program import (
     Argument,
@@ -76,9 +77,8 @@ def program_from_capture(graph: LayerGraph, model: c.CapturedModel) -> Program:
     )
 
 
-def _error(call: c.CapturedCall, message: str, text: object = None) -> ProfileError:
-    shown = None if text is None else str(text)
-    return ProfileError(f"layer {call.id}: {message}", text=shown)
+def _error(call: c.CapturedCall, message: str, text: object = None) -> LayerError:
+    return LayerError(call.id, message, None if text is None else str(text))
 
 
 def _spec(tensor: c.CapturedTensor) -> TensorSpec:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from pipeplan.codegen.layer_error import LayerError
 from pipeplan.codegen.layer_text import BadTextError, LayerText, parse_layer_text
 from pipeplan.codegen.program import (
     Argument,
@@ -98,8 +99,8 @@ def _parse(layer: Layer) -> LayerText:
         raise _error(layer, f"{error.message} (character {error.position})") from None
 
 
-def _error(layer: Layer, message: str) -> ProfileError:
-    return ProfileError(f"layer {layer.id}: {message}", text=layer.description)
+def _error(layer: Layer, message: str) -> LayerError:
+    return LayerError(layer.id, message, layer.description)
 
 
 def _texts(graph: LayerGraph, key: str) -> list[str]:
