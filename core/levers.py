@@ -17,8 +17,8 @@ from pipeplan.core.units import format_rate
 
 __all__ = ["Lever", "levers", "on_topology"]
 
-_MOST_TRIED: Final = 64
-"""Places for one more replica that are priced; stages times servers can be many."""
+_MOST_TRIED: Final = 8
+"""Places for one more replica that are priced, busiest stages first: each costs an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,12 @@ def _unsynchronised(graph: LayerGraph) -> LayerGraph:
 
 
 def _one_more_replica(problem: Problem, plan: Plan) -> Lever | None:
-    """The best use of one idle rank: on each server's first idle rank, every stage is tried."""
-    cluster = problem.cluster
-    first_idle: dict[int, int] = {}
-    for rank in range(cluster.devices):
-        if rank not in plan.stage_of_rank:
-            first_idle.setdefault(cluster.server_of(rank), rank)
+    """The best use of one idle rank: busiest stages first, one server of each make-up."""
+    idle = _idle_ranks(problem.cluster, plan)
+    cost = evaluate(problem, plan).topology
+    busiest = sorted(range(len(plan.stages)), key=lambda s: -cost.stages[s].compute_ms)
     best: Lever | None = None
-    places = [(s, rank) for s in range(len(plan.stages)) for rank in first_idle.values()]
-    for s, rank in places[:_MOST_TRIED]:
+    for s, rank in [(s, rank) for s in busiest for rank in idle][:_MOST_TRIED]:
         stage = plan.stages[s]
         grown = Stage(stage.layers, tuple(sorted((*stage.ranks, rank))))
         tried = Plan((*plan.stages[:s], grown, *plan.stages[s + 1 :]))
@@ -111,3 +108,16 @@ def _one_more_replica(problem: Problem, plan: Plan) -> Lever | None:
         if best is None or objective < best.objective_ms:
             best = Lever(f"one more replica of stage {s}, on idle rank {rank}", objective)
     return best
+
+
+def _idle_ranks(cluster: Cluster, plan: Plan) -> list[int]:
+    """The first idle rank of one server of each make-up: servers that run the same are alike."""
+    stage_of = plan.stage_of_rank
+    size = cluster.devices_per_server
+    found: dict[tuple[int | None, ...], int] = {}
+    for server in range(cluster.servers):
+        ranks = range(server * size, (server + 1) * size)
+        first = next((rank for rank in ranks if rank not in stage_of), None)
+        if first is not None:
+            found.setdefault(tuple(stage_of.get(rank) for rank in ranks), first)
+    return list(found.values())
