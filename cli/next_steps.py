@@ -15,12 +15,13 @@ def typed() -> list[str]:
     return sys.argv[1:]
 
 
-def after_saving(plan: Path, name: str) -> list[str]:
-    """What to do with a plan that is in a file; `name` is the network's."""
+def after_saving(plan: Path, name: str, profile: str | None = None) -> list[str]:
+    """What to do with a plan that is in a file; `name` is the network's, `profile` its file."""
     path = shlex.quote(str(plan))
+    source = "" if profile is None else f"{shlex.quote(profile)} "
     clean = "".join(x if x.isascii() and (x.isalnum() or x in "._") else "-" for x in name[:60])
     return [
-        f"pipeplan generate {path} -o {clean.strip('.-') or 'model'}-pipeline",
+        f"pipeplan generate {source}{path} -o {clean.strip('.-') or 'model'}-pipeline",
         f"pipeplan simulate {path}",
         f"pipeplan report {path} -o {clean.strip('.-') or 'model'}.html",
     ]

@@ -65,7 +65,7 @@ def command(
     if as_json:
         print(dump_json(answer_to_dict(problem, result, file, backend)), end="")
     elif file is not None:
-        _show(file, output)
+        _show(file, path, output)
     else:
         _explain(problem, result)
     if file is None:
@@ -75,13 +75,15 @@ def command(
         raise typer.Exit(EXIT_FALSE if infeasible else EXIT_NO_PLAN)
 
 
-def _show(file: "PlanFile", output: Path | None) -> None:
+def _show(file: "PlanFile", profile: str, output: Path | None) -> None:
     from pipeplan.cli.next_steps import after_saving, how_to_save, typed
     from pipeplan.cli.render.plan import plan_page
     from pipeplan.cli.render.terminal import show
 
     steps = (
-        how_to_save(typed()) if output is None else after_saving(output, file.problem.graph.name)
+        how_to_save(typed())
+        if output is None
+        else after_saving(output, file.problem.graph.name, profile)
     )
     show(*plan_page(file, steps))
 
