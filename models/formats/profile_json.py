@@ -58,7 +58,8 @@ def dump_profile(graph: LayerGraph) -> str:
                 rows = ",\n".join(_json(item) for item in value)
                 members.append(f'"{key}": [\n{rows}\n]')
             else:
-                members.append(f'"{key}": {_json(value)}')
+                # Metadata may hold a whole capture: no line to read, so no blanks either.
+                members.append(f'"{key}": {_json(value, blanks=not isinstance(value, dict))}')
     except (TypeError, ValueError, RecursionError) as error:
         raise ProfileError(f"the graph's metadata are not JSON: {error}") from None
     return "{\n" + ",\n".join(members) + "\n}\n"
@@ -72,8 +73,9 @@ def write_profile(graph: LayerGraph, path: str | Path, *, force: bool = False) -
     write_text(Path(path), dump_profile(graph), force=force)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _json(value: object, *, blanks: bool = True) -> str:
+    separators = (", ", ": ") if blanks else (",", ":")
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=separators)
 
 
 def _whole_sizes(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -73,7 +73,9 @@ def _walk(
         costs = (probe.forward_pass.costs, probe.backward_pass.costs)
         if isinstance(called, nn.RNNBase):
             costs = recurrent_costs(called, node)
-        times[node.id] = (time_ms(costs[0], device), time_ms(costs[1], device))
+        # Nanoseconds: more digits would be no truth of an estimate.
+        forward_ms, backward_ms = (round(time_ms(each, device), 6) for each in costs)
+        times[node.id] = (forward_ms, backward_ms)
         if progress is not None:
             progress(len(times), len(graph.nodes), node.id)
 

@@ -15,15 +15,15 @@ class Encoding(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout)
+        self.attn = Attention(width, heads, dropout)
         self.norm2 = nn.LayerNorm(width)
-        self.feed_forward = FeedForward(width, 4 * width, dropout)
+        self.mlp = FeedForward(width, 4 * width, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """The source after this block."""
         normed = self.norm1(x)
-        x = x + self.attention(normed, normed)
-        encoded: Tensor = x + self.feed_forward(self.norm2(x))
+        x = x + self.attn(normed, normed)
+        encoded: Tensor = x + self.mlp(self.norm2(x))
         return encoded
 
 
@@ -33,18 +33,18 @@ class Decoding(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout, causal=True)
+        self.attn = Attention(width, heads, dropout, causal=True)
         self.norm2 = nn.LayerNorm(width)
         self.cross = Attention(width, heads, dropout)
         self.norm3 = nn.LayerNorm(width)
-        self.feed_forward = FeedForward(width, 4 * width, dropout)
+        self.mlp = FeedForward(width, 4 * width, dropout)
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         """The target after this block."""
         normed = self.norm1(x)
-        x = x + self.attention(normed, normed)
+        x = x + self.attn(normed, normed)
         x = x + self.cross(self.norm2(x), memory)
-        decoded: Tensor = x + self.feed_forward(self.norm3(x))
+        decoded: Tensor = x + self.mlp(self.norm3(x))
         return decoded
 
 

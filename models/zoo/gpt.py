@@ -15,15 +15,15 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout, causal=True)
+        self.attn = Attention(width, heads, dropout, causal=True)
         self.norm2 = nn.LayerNorm(width)
-        self.feed_forward = FeedForward(width, 4 * width, dropout)
+        self.mlp = FeedForward(width, 4 * width, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """The residual stream after this block."""
         normed = self.norm1(x)
-        x = x + self.attention(normed, normed)
-        mixed: Tensor = x + self.feed_forward(self.norm2(x))
+        x = x + self.attn(normed, normed)
+        mixed: Tensor = x + self.mlp(self.norm2(x))
         return mixed
 
 

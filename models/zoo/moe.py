@@ -48,14 +48,14 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int, experts: int, room: float, dropout: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout, causal=True)
+        self.attn = Attention(width, heads, dropout, causal=True)
         self.norm2 = nn.LayerNorm(width)
         self.experts = Experts(width, experts, room, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """The residual stream after this block."""
         normed = self.norm1(x)
-        x = x + self.attention(normed, normed)
+        x = x + self.attn(normed, normed)
         mixed: Tensor = x + self.experts(self.norm2(x))
         return mixed
 
