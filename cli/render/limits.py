@@ -1,6 +1,7 @@
 """What limits a plan, and what would move it."""
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +36,7 @@ def limits(file: PlanFile) -> RenderableType:
         )
         table.add_row(lever.text, format_ms(lever.objective_ms), said)
     return Group(
-        Text(f"{limit.text}."),
+        Text(f"Bottleneck: {limit.text}."),
         Text(f"This same plan, now {format_ms(now)} a {what}, would take with"),
-        table,
+        Padding(table, (0, 0, 0, 2)),
     )
