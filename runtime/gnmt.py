@@ -61,7 +61,7 @@ class BahdanauAttention(nn.Module):
         self.normalize_bias = nn.Parameter(torch.zeros(units))
 
     def forward(self, query: Tensor, keys: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """Context and weights, batch first; `valid` (batch, keys) tells which keys are no padding."""
+        """Context and weights, batch first; `valid` (batch, keys) marks what is no padding."""
         summed = self.linear_q(query).unsqueeze(2) + self.linear_k(keys).unsqueeze(1)
         direction = self.linear_att / self.linear_att.norm() * self.normalize_scalar
         scores = torch.tanh(summed + self.normalize_bias).matmul(direction)
