@@ -114,15 +114,26 @@ class PipedreamGraph:
         """
         graph = self.graph
         members = [v for v in state if not any(w in state for w in graph.consumers[v])]
-        counted = set(members)
-        for u in members:
-            ancestors = graph.down_closure([u]) - {u}
-            counted |= {
-                p
-                for p in ancestors
-                if any(w not in ancestors and w != u and w in self.kept for w in graph.consumers[p])
-            }
+        counted = set(members).union(*(self.augmented[u] for u in members))
         return sum(graph.layers[v].output_bytes for v in counted)
+
+    @cached_property
+    def augmented(self) -> tuple[frozenset[int], ...]:
+        """What each layer u, as a member of an antichain, brings with it besides itself."""
+        graph = self.graph
+        out: list[frozenset[int]] = []
+        ancestors: list[frozenset[int]] = []
+        for u, producers in enumerate(graph.producers):
+            above = frozenset(producers).union(*(ancestors[p] for p in producers))
+            ancestors.append(above)
+            out.append(
+                frozenset(
+                    p
+                    for p in above
+                    if any(w not in above and w != u and w in self.kept for w in graph.consumers[p])
+                )
+            )
+        return tuple(out)
 
     def whole(self) -> frozenset[int]:
         """The last state. Layers that it lacks are dropped by the original without a word."""

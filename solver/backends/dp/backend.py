@@ -6,6 +6,7 @@ from pipeplan.core.units import format_bytes
 from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
 from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
 from pipeplan.solver.backends.dp.memory_floor import smallest_memory_bytes
+from pipeplan.solver.backends.dp.nested import solve_nested
 from pipeplan.solver.ideals import IdealTable, enumerate_ideals
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
@@ -21,12 +22,12 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     Raises TooLargeError where the graph has more ideals than `solver.ideals.MAX_IDEALS`.
     """
     clock = Clock(options.time_limit_s)
-    if problem.scope == "nested":
-        from pipeplan.solver.backends.dp.nested import solve_nested
-
-        return solve_nested(problem, clock, progress)
+    if problem.cost_model == "pipedream":
+        return solve_nested(problem, None, clock)
     reduced = reduce_graph(problem)
     table = _without_forbidden(problem, enumerate_ideals(reduced))
+    if problem.scope == "nested":
+        return solve_nested(problem, table, clock)
     state = JointState()
     limit: Limit | None = None
     try:

@@ -1,0 +1,91 @@
+"""The dp backend's nested scope: tables filled, the plan behind them, and why there is none."""
+
+import numpy as np
+
+from pipeplan.core.errors import ProblemError, TooLargeError
+from pipeplan.core.plan import NestedStage, nested_plan
+from pipeplan.core.problem import Problem
+from pipeplan.core.units import format_bytes
+from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
+from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
+from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
+from pipeplan.solver.ideals import IdealTable
+from pipeplan.solver.outcome import Outcome
+from pipeplan.solver.result import Limit, Stats, Status
+
+__all__ = ["MAX_NESTED_IDEALS", "solve_nested"]
+
+MAX_NESTED_IDEALS = 2000
+"""Stated limit of the nested scope: its tables hold a figure for each pair of ideals."""
+
+_Found = tuple[float, tuple[NestedStage, ...] | None]
+
+
+def solve_nested(problem: Problem, table: IdealTable | None, clock: Clock) -> Outcome:
+    """Solve a nested problem; `table` is None for cost model pipedream, which has its own states.
+
+    Raises TooLargeError past the stated limit, ProblemError for what only other backends know.
+    """
+    asked = problem.constraints
+    if asked.max_stages is not None or asked.pinned:
+        raise ProblemError(
+            "backend dp does not number the stages of nested plans, so it knows neither --max-stages "
+            "nor pinned layers there; use --backend cpsat"
+        )
+    if table is not None and len(table) > MAX_NESTED_IDEALS:
+        raise TooLargeError(
+            f"nested tables hold a figure for each pair of ideals, and the graph has {len(table)} "
+            f"(limit {MAX_NESTED_IDEALS}); use --backend cpsat or --scope joint"
+        )
+    ideals = None if table is None else len(table)
+    limit: Limit
+    try:
+        value, stages, smallest = _solve(problem, table, clock)
+    except OutOfTimeError:
+        limit = Limit.TIME
+    except KeyboardInterrupt:
+        limit = Limit.INTERRUPT
+    else:
+        stats = Stats("dp", clock.seconds, ideals=ideals)
+        if stages is None:
+            return _infeasible(problem, smallest, stats)
+        plan = nested_plan(problem.cluster, stages)
+        return Outcome(Status.OPTIMAL, stats, plan=plan, claimed_ms=value, bound_ms=value)
+    stats = Stats("dp", clock.seconds, ideals=ideals)
+    return Outcome(Status.NO_SOLUTION, stats, limit=limit)
+
+
+def _solve(
+    problem: Problem, table: IdealTable | None, clock: Clock
+) -> tuple[float, tuple[NestedStage, ...] | None, int | None]:
+    """Value, plan, and, where there is no plan, the smallest memory that would do."""
+    if table is None:
+        tables = PipedreamTables(problem, clock)
+        if np.isfinite(tables.value):
+            return tables.value, tables.plan(), None
+        if problem.cluster.memory_bytes is None:
+            return np.inf, None, None
+        floor = PipedreamTables(problem, clock, price=False).value
+        return np.inf, None, int(floor) if np.isfinite(floor) else None
+    value, stages = LevelwiseTables(problem, table, PeriodRule(problem, table), clock).solve()
+    if stages is not None or problem.cluster.memory_bytes is None:
+        return value, stages, None
+    floor, _ = LevelwiseTables(problem, table, PeakRule(problem, table), clock).solve()
+    return np.inf, None, int(floor) if np.isfinite(floor) else None
+
+
+def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome:
+    limit = problem.cluster.memory_bytes
+    if limit is None or smallest is None:
+        why = "the demands on stages and cuts contradict each other"
+        if problem.cost_model == "pipedream":
+            why = (
+                "the original must use every machine of every level, and a straight pipeline has no "
+                "more stages than the graph has cuts; allow fewer machines"
+            )
+    else:
+        why = (
+            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory that "
+            f"would do is {format_bytes(smallest)} ({smallest} bytes) a device"
+        )
+    return Outcome(Status.INFEASIBLE, stats, explanation=why, smallest_memory_bytes=smallest)

@@ -1,0 +1,251 @@
+"""Cost model `levelwise`: exact tables over pairs of ideals, level by level (DESIGN 4.2).
+
+T(level, context)[u] holds, for each pair of ideals, the best value of the pipeline between them inside
+one group of the level on exactly u devices. Where memory is limited, the in-flight micro-batches of a
+stage depend on the devices behind it, wherever they are: the context is the number of devices behind
+the group per copy of it, and the number of copies. Without a limit there is one context and devices
+are not counted. Plans grow from the last stage to the first, so that what is behind is known.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeplan.core.plan import NestedStage
+from pipeplan.core.problem import Problem
+from pipeplan.core.schedule import in_flight
+from pipeplan.solver.backends.dp.clock import Clock
+from pipeplan.solver.backends.dp.joint import peak_of
+from pipeplan.solver.backends.dp.minmax import min_over_middle
+from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.ideals import IdealTable
+
+__all__ = ["LevelwiseTables", "PeakRule", "PeriodRule", "Rule"]
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What surrounds a group: devices behind it per copy, and copies of it."""
+
+    behind: Fraction
+    copies: int
+
+
+class Rule(Protocol):
+    """What is minimised: values of single stages, combined by their maximum."""
+
+    counts_devices: bool
+
+    def leaf(self, held: int) -> Matrix:
+        """Value of one device's stage between two ideals that holds `held` micro-batches."""
+
+    def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
+        """Value of a stage of `replicas` machines of a level, each running `inner`."""
+
+
+class PeriodRule:
+    """Least period, within the memory limit."""
+
+    def __init__(self, problem: Problem, table: IdealTable) -> None:
+        self.problem = problem
+        self.table = table
+        self.counts_devices = problem.cluster.memory_bytes is not None
+        self._weights = np.float64(table.parameter_bytes[None, :] - table.parameter_bytes[:, None])
+        compute = table.compute_ms[None, :] - table.compute_ms[:, None]
+        self._compute = np.where(_leaf_pairs(problem, table), compute, np.inf)
+
+    def leaf(self, held: int) -> Matrix:
+        """Compute, where the peak fits."""
+        limit = self.problem.cluster.memory_bytes
+        if limit is None:
+            return self._compute
+        return np.where(_peaks(self.problem, self.table, held) > limit, np.inf, self._compute)
+
+    def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
+        """(T + 4(m-1)/(m U) W / B) / m, and transfers at both ends."""
+        problem, cluster = self.problem, self.problem.cluster
+        rate = cluster.levels[level - 1].bandwidth_bytes_per_s
+        busy = inner
+        if not problem.synchronous and replicas > 1:
+            width = cluster.group_sizes[level - 1]
+            busy = busy + 4 * (replicas - 1) * self._weights / (rate * replicas * width) * 1e3
+        moved = 2 * self.table.cut_bytes / (rate * replicas * problem.compression) * 1e3
+        return np.maximum(np.maximum(busy / replicas, moved[:, None]), moved[None, :])
+
+
+class PeakRule:
+    """Least memory: the largest peak of any device, in bytes."""
+
+    counts_devices = True
+
+    def __init__(self, problem: Problem, table: IdealTable) -> None:
+        self.problem = problem
+        self.table = table
+        self._allowed = _leaf_pairs(problem, table)
+
+    def leaf(self, held: int) -> Matrix:
+        """The stage's peak."""
+        return np.where(self._allowed, _peaks(self.problem, self.table, held), np.inf)
+
+    def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
+        """Copies do not change a peak."""
+        return inner
+
+
+def _leaf_pairs(problem: Problem, table: IdealTable) -> npt.NDArray[np.bool_]:
+    """Pairs that a device's stage may lie between: nested, and no forced cut inside."""
+    pairs = Pairs(problem, table)
+    count = len(table)
+    out = np.zeros((count, count), dtype=np.bool_)
+    for i in range(count):
+        out[i, pairs.supersets(i, 0, count)] = True
+    return out
+
+
+def _peaks(problem: Problem, table: IdealTable, held: int) -> Matrix:
+    count = len(table)
+    before, after = np.divmod(np.arange(count * count, dtype=np.int64), count)
+    weights = table.parameter_bytes[after] - table.parameter_bytes[before]
+    return np.float64(peak_of(problem, table, before, after, weights, held).reshape(count, count))
+
+
+@dataclass(slots=True)
+class LevelwiseTables:
+    """Tables filled on demand, and the plan behind an entry."""
+
+    problem: Problem
+    table: IdealTable
+    rule: Rule
+    clock: Clock
+    _groups: dict[tuple[int, _Context], dict[int, Matrix]] = field(default_factory=dict)
+    _spans: dict[tuple[int, _Context], dict[tuple[int, int], Matrix]] = field(default_factory=dict)
+    _leaves: dict[int, Matrix] = field(default_factory=dict)
+
+    def solve(self) -> tuple[float, tuple[NestedStage, ...] | None]:
+        """Best value over all numbers of devices, and its plan; infinite and None without one."""
+        top = len(self.problem.cluster.levels)
+        context = _Context(Fraction(0), 1)
+        groups = self._group(top, context)
+        best_used = min(groups, key=lambda u: (groups[u][0, -1], u))
+        value = float(groups[best_used][0, -1])
+        if not np.isfinite(value):
+            return np.inf, None
+        return value, self._walk_group(top, context, best_used, 0, len(self.table) - 1)
+
+    def _group(self, level: int, context: _Context) -> dict[int, Matrix]:
+        """Best over machines of the level, by devices used (all under 0 where they do not count)."""
+        key = (level, context)
+        if key not in self._groups:
+            out: dict[int, Matrix] = {}
+            for (_, used), matrix in sorted(self._span(level, context).items()):
+                out[used] = np.minimum(out[used], matrix) if used in out else matrix
+            self._groups[key] = out
+        return self._groups[key]
+
+    def _stages(self, level: int, context: _Context, behind: int) -> list[tuple[int, int, Matrix]]:
+        """(machines, devices, value) of every kind of stage with `behind` devices after it here."""
+        width = self.problem.cluster.levels[level - 1].children
+        most = 1 if self.problem.constraints.straight else width
+        out: list[tuple[int, int, Matrix]] = []
+        for m in range(1, most + 1):
+            if level == 1:
+                inner = {1: self._leaf(context, behind, m)}
+            else:
+                inner = self._group(level - 1, self._inside(context, behind, m))
+            for used, matrix in inner.items():
+                devices = m * used if self.rule.counts_devices else 0
+                out.append((m, devices, self.rule.lift(level, m, matrix)))
+        return out
+
+    def _inside(self, context: _Context, behind: int, m: int) -> _Context:
+        if not self.rule.counts_devices:
+            return context
+        copies = context.copies * m if self.problem.synchronous else 1
+        return _Context((context.behind + behind) / m, copies)
+
+    def _leaf(self, context: _Context, behind: int, m: int) -> Matrix:
+        held = 1
+        if self.rule.counts_devices:
+            # Only ratios matter to the asynchronous schedule: clear the denominator. Synchronous ones
+            # deal the batch to actual ranks.
+            scale = context.copies if self.problem.synchronous else context.behind.denominator
+            ranks = int((context.behind + behind + m) * scale)
+            held = in_flight(self.problem.schedule, ranks, m * scale, self.problem.micro_batches)
+        if held not in self._leaves:
+            self._leaves[held] = self.rule.leaf(held)
+        return self._leaves[held]
+
+    def _span(self, level: int, context: _Context) -> dict[tuple[int, int], Matrix]:
+        """Best by (machines, devices) of the stages of one group, last stage first."""
+        key = (level, context)
+        if key in self._spans:
+            return self._spans[key]
+        width = self.problem.cluster.levels[level - 1].children
+        count = len(self.table)
+        # Only pipelines up to the end are asked of the outermost level.
+        final = level == len(self.problem.cluster.levels)
+        out: dict[tuple[int, int], Matrix] = {}
+        by_machines: dict[int, list[int]] = {0: [0]}
+        for total in range(1, width + 1):
+            for rest in range(total):
+                for behind in by_machines.get(rest, ()):
+                    for m, devices, matrix in self._stages(level, context, behind):
+                        if m != total - rest:
+                            continue
+                        self.clock.check()
+                        place = (total, behind + devices)
+                        if place not in out:
+                            out[place] = np.full((count, count), np.inf)
+                            by_machines.setdefault(total, []).append(behind + devices)
+                        if rest == 0:
+                            np.minimum(out[place], matrix, out=out[place])
+                        else:
+                            min_over_middle(matrix, out[rest, behind], out[place], last=final)
+        self._spans[key] = out
+        return out
+
+    def _walk_group(
+        self, level: int, context: _Context, used: int, i: int, j: int
+    ) -> tuple[NestedStage, ...]:
+        value = self._group(level, context)[used][i, j]
+        for (machines, devices), matrix in sorted(self._span(level, context).items()):
+            if devices == used and matrix[i, j] == value:
+                return self._walk_span(level, context, machines, devices, i, j)
+        raise AssertionError("a table entry without a reason")
+
+    def _walk_span(
+        self, level: int, context: _Context, machines: int, devices: int, i: int, j: int
+    ) -> tuple[NestedStage, ...]:
+        span = self._span(level, context)
+        value = span[machines, devices][i, j]
+        for rest in range(machines):
+            for behind in sorted({d for m, d in span if m == rest} if rest else {0}):
+                for m, own, matrix in self._stages(level, context, behind):
+                    if m != machines - rest or behind + own != devices:
+                        continue
+                    if rest == 0:
+                        if matrix[i, j] == value:
+                            return (self._stage(level, context, behind, m, own, i, j),)
+                        continue
+                    both = np.maximum(matrix[i, :], span[rest, behind][:, j])
+                    for k in np.flatnonzero(both == value).tolist():
+                        return (
+                            self._stage(level, context, behind, m, own, i, k),
+                            *self._walk_span(level, context, rest, behind, k, j),
+                        )
+        raise AssertionError("a table entry without a reason")
+
+    def _stage(
+        self, level: int, context: _Context, behind: int, m: int, devices: int, i: int, j: int
+    ) -> NestedStage:
+        layers = tuple(sorted(self.table.layers_of(j) - self.table.layers_of(i)))
+        if level == 1:
+            return NestedStage(layers, m)
+        inside = self._inside(context, behind, m)
+        inner = self._walk_group(level - 1, inside, devices // m, i, j)
+        return NestedStage(layers, m, inner)
