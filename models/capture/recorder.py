@@ -112,9 +112,10 @@ class Recorder(TorchFunctionMode):
             return
         path = self._paths[id(module)]
         if path in self._whole or is_leaf(module):
-            self._inside = module
             with torch._C.DisableTorchFunction():
                 self._before = _versions((args, kwargs))
+                self._check_mode([*self._before, *((p, 0) for p in module.parameters())])
+                self._inside = module
                 self._call = (self.refs_in(args), self.refs_in(kwargs))
         else:
             self._scopes.append(module)
