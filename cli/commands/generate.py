@@ -27,7 +27,7 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Write stage modules, rank map and launch files: everything `torchrun` needs.
+    """Write stage modules, rank map and launch files.
 
     The folder is written whole or not at all. Text of a profile never becomes code: a layer that
     is not understood is an error with its line.
