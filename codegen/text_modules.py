@@ -63,6 +63,9 @@ def _constructor(text: LayerText) -> tuple[str, tuple[Any, ...], Mapping[str, An
             raise UnknownLayerError(f"{name} has no parameter {key[:80]!a}")
         if key in parameters[: len(text.args)]:
             raise UnknownLayerError(f"{name}: {key} is given twice")
+    # Norms print a bias since torch 2.13; where it goes with `affine`, older versions do as well.
+    if "affine" in kwargs and kwargs.get("bias") == kwargs["affine"]:
+        del kwargs["bias"]
     return f"nn.{name}", text.args, kwargs
 
 

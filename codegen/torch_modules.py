@@ -16,7 +16,7 @@ _TRANSPOSED = (
     "in_channels out_channels kernel_size stride padding output_padding groups bias dilation "
     "padding_mode"
 )
-_NORM = "num_features eps momentum affine track_running_stats"
+_NORM = "num_features eps momentum affine track_running_stats bias"
 _MAX_POOL = "kernel_size stride padding dilation return_indices ceil_mode"
 _AVERAGE_POOL = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
 _RECURRENT = "input_size hidden_size num_layers bias batch_first dropout bidirectional"
@@ -34,7 +34,7 @@ NN_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         **_of("InstanceNorm1d InstanceNorm2d InstanceNorm3d", _NORM),
         **_of("LayerNorm", "normalized_shape eps elementwise_affine bias"),
         **_of("RMSNorm", "normalized_shape eps elementwise_affine"),
-        **_of("GroupNorm", "num_groups num_channels eps affine"),
+        **_of("GroupNorm", "num_groups num_channels eps affine bias"),
         **_of("LocalResponseNorm", "size alpha beta k"),
         **_of("MaxPool1d MaxPool2d MaxPool3d", _MAX_POOL),
         **_of("AvgPool1d", "kernel_size stride padding ceil_mode count_include_pad"),

@@ -7,7 +7,6 @@ schedule: NCCL has no tags. Forward and backward have a process group each, so t
 for the other.
 """
 
-import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ class Outbox:
         """Wait until everything is on its way."""
         for work, _, micro_batch in self._pending:
             what = f"sending micro-batch {micro_batch} to rank {self._peer}"
-            _wait(work, self._where, what)
+            self._where.wait_for(work, what)
         self._pending.clear()
 
 
@@ -137,7 +136,7 @@ class Inbox:
         tensors = []
         for work, data, head in self._posted.pop(micro_batch):
             if work is not None:
-                _wait(work, self._where, what)
+                self._where.wait_for(work, what)
             if head.dtype.is_complex:
                 data = torch.view_as_complex(data)
             tensors.append(data.to(head.dtype).reshape(head.shape))
@@ -154,7 +153,7 @@ class Inbox:
         if self._heads is None:
             numbers = torch.zeros(self._count * _HEAD, dtype=torch.int64, device=self._device)
             if self._count:
-                _wait(dist.irecv(numbers, self._peer, group=self._group), self._where, what)
+                self._where.wait_for(dist.irecv(numbers, self._peer, group=self._group), what)
             values = numbers.tolist()
             self._heads = tuple(
                 TensorHead.read(values[i * _HEAD : (i + 1) * _HEAD]) for i in range(self._count)
@@ -188,22 +187,7 @@ def greet(
             data = torch.zeros(1, device=device)
             for sender in (a, b):
                 begin = dist.isend if rank == sender else dist.irecv
-                _wait(begin(data, peer, group=group), where, what)
-
-
-def _wait(work: Any, where: Whereabouts, what: str) -> None:
-    where.wait(lambda: _completed(work, where), what)
-
-
-def _completed(work: Any, where: Whereabouts) -> None:
-    if where.device.type == "cuda":
-        # There `wait` only makes the stream wait: time is kept by asking.
-        deadline = time.monotonic() + where.timeout.total_seconds()
-        while not work.is_completed():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer within {where.timeout.total_seconds():g} s")
-            time.sleep(1e-4)
-    work.wait(where.timeout)
+                where.wait_for(begin(data, peer, group=group), what)
 
 
 def _shown(heads: tuple[TensorHead, ...]) -> str:

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from queue import SimpleQueue
@@ -75,6 +76,20 @@ class Whereabouts:
             raise PeerError(f"{self.who}: failed while {doing}: {reason}")
         self.doing = before
         return answer["value"]
+
+    def wait_for(self, work: Any, doing: str) -> None:
+        """Wait for a piece of communication (see `wait`)."""
+        self.wait(lambda: self._finish(work), doing)
+
+    def _finish(self, work: Any) -> None:
+        if self.device.type == "cuda":
+            # There `wait` only makes the stream wait: time is kept by asking.
+            deadline = time.monotonic() + self.timeout.total_seconds()
+            while not work.is_completed():
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"no answer within {self.timeout.total_seconds():g} s")
+                time.sleep(1e-4)
+        work.wait(self.timeout)
 
 
 def stop_on_signals(whereabouts: Whereabouts) -> None:

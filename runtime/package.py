@@ -41,6 +41,8 @@ class LoadedPackage:
     sizes: Mapping[str, Any]
     inputs: Mapping[str, tuple[int | str, ...]]
     tied: tuple[tuple[str, ...], ...]
+    state_names: tuple[Mapping[str, str], ...]
+    """For each stage, its own names of modules and tensors with those of the original."""
 
     @cached_property
     def plan_file(self) -> PlanFile:
@@ -105,4 +107,5 @@ def load_package(directory: Path) -> LoadedPackage:
         sizes=top.mapping("sizes"),
         inputs={x.text("name"): tuple(x.items("path")) for x in top.objects("inputs")},
         tied=tuple(tuple(x) for x in top.items("tied") if isinstance(x, list)),
+        state_names=tuple(top.object("state_names").mapping(f"stage_{s}") for s in range(stages)),
     )
