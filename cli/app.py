@@ -26,6 +26,8 @@ COMMANDS: Final = (
     "evaluate",
     "compare",
     "generate",
+    "verify",
+    "run",
     "profiles",
 )
 """Commands in the order in which `--help` lists them; each is `pipeplan.cli.commands.<name>`."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,10 +20,11 @@ from pipeplan.core.jsontext import parse_json
 from pipeplan.core.reader import Reader
 from pipeplan.core.textfile import read_text
 from pipeplan.runtime.original import original_and_inputs
+from pipeplan.runtime.recipe import Recipe
 from pipeplan.runtime.seeds import INITIAL, seeded
 from pipeplan.runtime.stage import StageModule
 
-__all__ = ["LoadedPackage", "load_package"]
+__all__ = ["LoadedPackage", "load_package", "load_recipe"]
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,7 @@ class LoadedPackage:
 
     def stage_class(self, index: int) -> type[StageModule]:
         """The class `Stage` of stage_N.py."""
-        path = self.directory / f"stage_{index}.py"
-        # A name of its own, so that two packages in one process do not meet.
-        folder = hashlib.sha256(str(self.directory.resolve()).encode()).hexdigest()[:16]
-        name = f"_pipeplan_{folder}_stage_{index}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise PipeplanError(f"{path} is missing: the package is incomplete")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise PipeplanError(
-                f"{path} cannot be imported: {type(error).__name__}: {error}"
-            ) from error
-        found: type[StageModule] = module.Stage
+        found: type[StageModule] = _imported(self.directory, f"stage_{index}").Stage
         return found
 
     def build_stage(self, index: int, seed: int) -> StageModule:
@@ -85,6 +72,36 @@ class LoadedPackage:
                 original, _ = original_and_inputs(self.factory, self.sizes)
                 stage.load_state_dict(original.state_dict())
         return stage
+
+
+def load_recipe(package: LoadedPackage) -> Recipe:
+    """The data, loss and optimizer of a package's train.py; raises PipeplanError."""
+    module = _imported(package.directory, "train")
+    functions = [getattr(module, name, None) for name in ("inputs", "labels", "loss", "optimizer")]
+    if not all(map(callable, functions)):
+        raise PipeplanError(
+            f"{package.directory / 'train.py'} must define inputs, labels, loss and optimizer"
+        )
+    return Recipe(*functions)  # type: ignore[arg-type]  # just checked
+
+
+def _imported(directory: Path, stem: str) -> ModuleType:
+    """A file of a package as a module of its own name, so that two packages do not meet."""
+    path = directory / f"{stem}.py"
+    folder = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:16]
+    name = f"_pipeplan_{folder}_{stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PipeplanError(f"{path} is missing: the package is incomplete")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PipeplanError(
+            f"{path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    return module
 
 
 def load_package(directory: Path) -> LoadedPackage:
