@@ -34,6 +34,7 @@ class StageRow:
     transfer: str
     in_flight: str
     memory: str
+    limit: str
 
 
 def stage_rows(file: PlanFile) -> list[StageRow]:
@@ -59,8 +60,8 @@ def stage_rows(file: PlanFile) -> list[StageRow]:
                 sync=milliseconds(cost.full_sync_ms if problem.synchronous else cost.sync_ms),
                 transfer=milliseconds(cost.transfer_ms),
                 in_flight=str(memory.in_flight),
-                memory=format_bytes(memory.peak_bytes)
-                + ("" if limit is None else f" of {format_bytes(limit)}"),
+                memory=format_bytes(memory.peak_bytes),
+                limit="" if limit is None else f"of {format_bytes(limit)}",
             )
         )
     return rows
@@ -95,10 +96,10 @@ class _Column:
 def _columns(rows: list[StageRow], *, roomy: bool) -> list[_Column]:
     """Roomy: one line a heading, ids unbroken. Otherwise headings and memory take two lines."""
 
-    def figures(wide: str, narrow: str, cells: Iterable[str], *, right: bool = True) -> _Column:
+    def figures(wide: str, narrow: str, cells: Iterable[str]) -> _Column:
         heading = wide if roomy else narrow
         texts = [Text(cell) for cell in cells]
-        return _Column(heading, texts, max(_longest(Text(heading)), *map(_longest, texts)), right)
+        return _Column(heading, texts, max(_longest(Text(heading)), *map(_longest, texts)), True)
 
     def lists(wide: str, narrow: str, cells: list[list[str]]) -> _Column:
         heading = wide if roomy else narrow
@@ -120,10 +121,9 @@ def _columns(rows: list[StageRow], *, roomy: bool) -> list[_Column]:
         figures("transfer ms", "trans-\nfer ms", (x.transfer for x in rows)),
         figures("in flight", "in\nflight", (x.in_flight for x in rows)),
         figures(
-            "memory",
-            "memory",
-            (x.memory if roomy else x.memory.replace(" of ", "\nof ") for x in rows),
-            right=False,
+            f"memory {rows[0].limit}".strip(),
+            f"memory\n{rows[0].limit}".strip(),
+            (x.memory for x in rows),
         ),
     ]
 
@@ -173,5 +173,5 @@ def _block(row: StageRow) -> RenderableType:
     grid.add_row("servers", ", ".join(row.servers))
     grid.add_row("ms", f"compute {row.compute}, sync {row.sync}, transfer {row.transfer}")
     grid.add_row("in flight", row.in_flight)
-    grid.add_row("memory", row.memory)
+    grid.add_row("memory", f"{row.memory} {row.limit}".strip())
     return grid

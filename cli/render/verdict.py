@@ -5,6 +5,7 @@ from pipeplan.core.cluster import Cluster
 from pipeplan.core.codec import PlanFile, gap
 from pipeplan.core.cost import baselines, evaluate
 from pipeplan.core.levers import on_topology
+from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes, format_ms, format_rate
 
@@ -74,9 +75,11 @@ def question_line(problem: Problem) -> str:
 def headline(file: PlanFile) -> str:
     """Stages, GPUs and time in one sentence, the ranks of each stage included."""
     problem, plan, price = file.problem, file.plan, file.evaluation
-    stages = joined(
-        [f"stage {s} x{stage.replicas}" for s, stage in enumerate(plan.stages[:8])]
-        + ([f"{len(plan.stages) - 8} more"] if len(plan.stages) > 8 else [])
+    replicas = [stage.replicas for stage in plan.stages]
+    stages = (
+        ": " + joined([f"stage {s} x{count}" for s, count in enumerate(replicas)])
+        if len(replicas) <= 4
+        else ", replicated " + "-".join(map(str, replicas[:24])) + ("-..." if replicas[24:] else "")
     )
     devices = problem.cluster.devices
     used = f"all {devices} GPUs" if plan.devices == devices else f"{plan.devices} of {devices} GPUs"
@@ -94,7 +97,7 @@ def headline(file: PlanFile) -> str:
         else f"{format_ms(price.period_ms)} a micro-batch"
     )
     return (
-        f"{plural(len(plan.stages), 'stage')} on {used}{unused}: {stages}. "
+        f"{plural(len(plan.stages), 'stage')} on {used}{unused}{stages}. "
         f"{time[0].upper()}{time[1:]} by cost model {_priced_by(file)}."
     )
 
@@ -131,24 +134,35 @@ def baseline_lines(file: PlanFile) -> list[str]:
     """
     problem, price = file.problem, file.evaluation
     if file.plan.nested is None:
-        return _against(on_topology(problem), price.objective_ms, "")
+        return _against(on_topology(problem), file.plan, price.objective_ms, "")
     return [
-        *_against(problem, price.objective_ms, f", by {problem.cost_model}"),
+        *_against(problem, file.plan, price.objective_ms, f", by {problem.cost_model}"),
         *_against(
             on_topology(problem),
+            file.plan,
             evaluate(on_topology(problem), file.plan).objective_ms,
             ", by topology",
         ),
     ]
 
 
-def _against(problem: Problem, objective_ms: float, by: str) -> list[str]:
+def _against(problem: Problem, plan: Plan, objective_ms: float, by: str) -> list[str]:
     base = baselines(problem)
-    spread = f"data parallel on {plural(problem.cluster.devices, 'GPU')}"
-    return [
-        f"{name}{by}: {format_ms(ms)}; the plan is {times(ms, objective_ms)} as fast"
-        for name, ms in (("one GPU", base.one_device_ms), (spread, base.data_parallel_ms))
-    ]
+    devices = problem.cluster.devices
+
+    def line(name: str, baseline_ms: float, ranks: int) -> str:
+        same = len(plan.stages) == 1 and plan.devices == ranks
+        said = (
+            "that is the plan"
+            if same
+            else f"the plan is {times(baseline_ms, objective_ms)} as fast"
+        )
+        return f"{name}{by}: {format_ms(baseline_ms)}; {said}"
+
+    lines = [line("one GPU", base.one_device_ms, 1)]
+    if devices > 1:
+        lines.append(line(f"data parallel on {devices} GPUs", base.data_parallel_ms, devices))
+    return lines
 
 
 def two_figures(file: PlanFile) -> str | None:
