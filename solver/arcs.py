@@ -138,16 +138,20 @@ class Layout:
         return found
 
     def replicas(self, arc: Arc) -> int:
-        """Ranks that hold a replica of a level-1 stage, over all copies."""
+        """Ranks of a level-1 stage over all copies; of an outer stage, its machines times those
+        around it."""
         return self.copies * prod(arc.widths)
+
+    def around(self, arc: Arc) -> Arc | None:
+        """The stage whose inner pipeline an arc belongs to, None at the outermost level."""
+        if not arc.span.around:
+            return None
+        level, start = arc.span.level + 1, arc.span.start
+        span = Span(level, start - start % self.group_sizes[level], arc.span.around[1:])
+        return Arc(span, start, arc.span.around[0])
 
     def ranks_before(self, arc: Arc) -> int:
         """The most ranks that all stages before this one can hold, over all copies."""
-        level, start, around = arc.span.level, arc.start, arc.span.around
-        total = 0
-        while True:
-            first = start - start % self.group_sizes[level]
-            total += (start - first) * self.copies * prod(around)
-            if not around:
-                return total
-            start, level, around = first, level + 1, around[1:]
+        outer = self.around(arc)
+        inside = (arc.start - arc.span.start) * self.copies * prod(arc.span.around)
+        return inside + (self.ranks_before(outer) if outer else 0)

@@ -14,8 +14,8 @@ from pipeplan.core.errors import TooLargeError
 __all__ = ["TICKS_PER_STEP", "Ticks", "exact_bytes"]
 
 TICKS_PER_STEP: Final = 2**12
-_STEPS: Final = 2**21
-"""Steps of the reference time: one step is 4.8e-7 of it."""
+_STEPS: Final = 2**22
+"""Steps of the reference time: one step is 2.4e-7 of it."""
 _MOST: Final = 2**61
 """What a sum may reach: CP-SAT wants every expression to fit 64 bits."""
 
@@ -33,12 +33,12 @@ class Ticks:
 
     @staticmethod
     def choose(*, reference_ms: float, upper_ms: float, devices: int) -> "Ticks":
-        """Ticks under which `reference_ms` is 2**33 and every sum up to `upper_ms` a device fits.
+        """Ticks under which `reference_ms` is 2**34 and every sum up to `upper_ms` a device fits.
 
         Raises TooLargeError where the two are so far apart that integers cannot span them.
         """
         reference = reference_ms or upper_ms or 1.0
-        tick_ms = max(reference / (_STEPS * TICKS_PER_STEP), upper_ms * devices / 2**48)
+        tick_ms = max(reference / (_STEPS * TICKS_PER_STEP), upper_ms * devices / 2**50)
         if tick_ms > reference * 1e-4:
             raise TooLargeError(
                 f"times from {reference:.3g} to {upper_ms:.3g} ms cannot be counted in integers; "

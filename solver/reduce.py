@@ -87,6 +87,14 @@ class ReducedGraph:
         return tuple(sum(layers[v].kept_bytes for v in block) for block in self.members)
 
     @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each block the ends of its edges."""
+        out: list[list[int]] = [[] for _ in self.members]
+        for a, b in self.edges:
+            out[a].append(b)
+        return tuple(map(tuple, out))
+
+    @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """For each block a bit set of itself and everything before it."""
         above = [1 << b for b in range(len(self))]

@@ -1,0 +1,3 @@
+"""CP-SAT backend: the proof, on any graph."""
+
+__all__: list[str] = []

@@ -1,0 +1,271 @@
+"""The cpsat backend: builds the model of a layout, runs CP-SAT on it, and reads what it says."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ortools.sat.python import cp_model
+
+from pipeplan.core.errors import BackendBugError
+from pipeplan.core.plan import Plan
+from pipeplan.core.problem import Problem
+from pipeplan.solver.arcs import Layout
+from pipeplan.solver.backends.cpsat.constraints import Constraints
+from pipeplan.solver.backends.cpsat.objective import JointObjective, NestedObjective, Objective
+from pipeplan.solver.backends.cpsat.variables import Value, Variables
+from pipeplan.solver.layout_search import Finding, Task, search_layouts
+from pipeplan.solver.options import SolveOptions
+from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
+from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
+from pipeplan.solver.reduce import ReducedGraph
+
+__all__ = ["CpsatEngine", "solve_cpsat"]
+
+_MOST_LITERALS: Final = 60_000
+"""Blocks times positions beyond which a model is too large to say anything within minutes."""
+_MOST_ARCS: Final = 3_000
+
+
+def solve_cpsat(
+    problem: Problem,
+    options: SolveOptions,
+    progress: Progress | None = None,
+    *,
+    hint: Plan | None = None,
+    lower_bound_ms: float = 0.0,
+) -> Outcome:
+    """Solve with CP-SAT. `hint` is a plan to start from and `lower_bound_ms` a proven bound.
+
+    Raises TooLargeError where times or bytes are too far apart for 64-bit integers, ProblemError
+    where cost model pipedream is asked of a graph whose states are no chain, and BackendBugError
+    where the solver's answer contradicts a plan that is known.
+    """
+    return search_layouts(
+        CpsatEngine(), problem, options, progress, hint=hint, lower_bound_ms=lower_bound_ms
+    )
+
+
+@dataclass
+class _Built:
+    """A model with its variables and, where it has times, its objective."""
+
+    model: cp_model.CpModel
+    variables: Variables
+    objective: Objective | None = None
+    batch: bool = False
+
+
+class CpsatEngine:
+    """CP-SAT as an engine of `solver.layout_search`."""
+
+    name = "cpsat"
+
+    def fits(self, reduced: ReducedGraph, layout: Layout) -> bool:
+        """Bounded by literals and arcs; what is beyond is answered by the line's plan."""
+        return layout.count() <= _MOST_ARCS and len(reduced) * layout.size <= _MOST_LITERALS
+
+    def improve(self, task: Task, progress: Progress | None) -> Finding:
+        """Minimise the period, or the batch time of a synchronous joint plan."""
+        built = self._timed(task)
+        if built is None:
+            return Finding(complete=True, bound_ms=task.upper_ms)
+        if task.hint is not None and not built.variables.hint(task.hint):
+            raise BackendBugError("a plan does not fit the layout that it was found for")
+        solver = _solver(task)
+        solver.parameters.relative_gap_limit = task.options.gap
+        status = _run(solver, built, task, _reporter(built, progress))
+        return self._finding(built, solver, status, task)
+
+    def price(self, task: Task) -> Finding:
+        """Fix the plan's literals and minimise the rest: what the model makes of a plan."""
+        built = self._timed(task)
+        assert task.hint is not None
+        if built is None or not built.variables.hint(task.hint):
+            return Finding(complete=False)
+        solver = _solver(task)
+        solver.parameters.num_workers = 1
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        status = _run(solver, built, task, None)
+        return self._finding(built, solver, status, task)
+
+    def feasible(self, task: Task) -> Finding:
+        """The constraints alone."""
+        built = _built(task)
+        Constraints(built.variables).add(task.reduced.problem.cluster.memory_bytes)
+        solver = _solver(task)
+        status = _run(solver, built, task, None)
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return Finding(
+            complete=found or status == cp_model.INFEASIBLE,
+            plan=built.variables.plan(Value(solver)) if found else None,
+            interrupted=_interrupted(solver, status, task),
+            **_size(built),
+        )
+
+    def least_memory(self, task: Task) -> tuple[int | None, bool]:
+        """The constraints, with the memory as the objective."""
+        built = _built(task)
+        limit = built.model.new_int_var(0, 2**61, "memory")
+        Constraints(built.variables).add(limit)
+        built.model.minimize(limit)
+        solver = _solver(task)
+        status = _run(solver, built, task, None)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return round(solver.objective_value), status == cp_model.OPTIMAL
+        return None, status == cp_model.INFEASIBLE
+
+    def _timed(self, task: Task) -> _Built | None:
+        """The whole model; None where the bounds leave nothing to find."""
+        problem, layout = task.reduced.problem, task.layout
+        further = (problem.micro_batches or 1) - 1 if problem.scope == "joint" else 0
+        batch = problem.synchronous and problem.scope == "joint"
+        total = problem.graph.total_compute_ms
+        # A batch is at least its first micro-batch's compute and a period for each further one.
+        lower, upper = task.lower_ms, task.upper_ms
+        if batch:
+            lower = total / problem.cluster.devices
+            upper = (task.upper_ms - total) / further if further else _longest_ms(problem)
+        ticks = Ticks.choose(
+            reference_ms=lower, upper_ms=max(upper, lower), devices=problem.cluster.devices
+        )
+        # An own plan is to be found again; another layout's only to be beaten.
+        spare = 2 if task.hint is not None or batch else -1
+        steps = (max(0, ticks.steps_down(lower) - 2), ticks.steps_up(upper) + spare)
+        if steps[1] < steps[0]:
+            return None
+        built = _built(task)
+        Constraints(built.variables).add(problem.cluster.memory_bytes)
+        if problem.scope == "nested":
+            nested = NestedObjective(built.variables, ticks, steps)
+            nested.add()
+            built.objective = nested
+        else:
+            joint = JointObjective(built.variables, ticks, steps)
+            spare = 2 if task.hint is not None else -1
+            bounds = (
+                max(0, ticks.steps_down(task.lower_ms) - 2),
+                ticks.steps_up(task.upper_ms) + spare,
+            )
+            joint.add(bounds if batch else None)
+            built.objective = joint
+            built.batch = batch
+        return built
+
+    def _finding(
+        self, built: _Built, solver: cp_model.CpSolver, status: int, task: Task
+    ) -> Finding:
+        objective = built.objective
+        assert objective is not None
+        ticks = objective.ticks
+        further = (task.reduced.problem.micro_batches or 1) if built.batch else 1
+        # A period is rounded up to a step, and each further micro-batch adds one period.
+        error = 2 * ticks.error_ms(objective.most_terms) * further
+        rounding = ticks.step_ms * (further + 1)
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        complete = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        claimed = solver.objective_value * ticks.step_ms if found else None
+        if status == cp_model.INFEASIBLE:
+            bound = task.upper_ms - rounding - error
+        else:
+            bound = solver.best_objective_bound * ticks.step_ms - rounding - error
+        reference = max(claimed or task.upper_ms, bound, 1e-300)
+        return Finding(
+            complete=complete,
+            plan=built.variables.plan(Value(solver)) if found else None,
+            claimed_ms=claimed,
+            bound_ms=max(bound, task.lower_ms),
+            tolerance=2 * (rounding + error) / reference,
+            interrupted=_interrupted(solver, status, task),
+            **_size(built),
+        )
+
+
+def _longest_ms(problem: Problem) -> float:
+    """More than any period without all-reduce: everything on one device and through every port."""
+    cluster = problem.cluster
+    moved = sum(layer.output_bytes for layer in problem.graph.layers) * cluster.devices
+    slowest = min(level.bandwidth_bytes_per_s for level in cluster.levels)
+    return problem.graph.total_compute_ms + 4 * moved / problem.compression / slowest * 1e3
+
+
+def _built(task: Task) -> _Built:
+    model = cp_model.CpModel()
+    return _Built(model, Variables(model, task.reduced, task.layout))
+
+
+def _size(built: _Built) -> dict[str, int]:
+    proto = built.model.proto
+    return {"variables": len(proto.variables), "constraints": len(proto.constraints)}
+
+
+def _solver(task: Task) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = task.options.workers
+    parameters.random_seed = task.options.seed
+    parameters.log_search_progress = task.options.log
+    parameters.log_to_stdout = False
+    if task.seconds is not None:
+        parameters.max_time_in_seconds = max(0.05, task.seconds)
+    # OR-Tools 9.15 calls feasible models of this form infeasible, and suboptimal solutions optimal,
+    # when presolve looks for clauses that include each other (google/or-tools #5293).
+    parameters.presolve_inclusion_work_limit = 0
+    return solver
+
+
+def _run(
+    solver: cp_model.CpSolver,
+    built: _Built,
+    task: Task,
+    report: "_Reporter | None",
+) -> int:
+    if task.options.log:
+        solver.log_callback = _to_stderr
+    if report is not None:
+        solver.best_bound_callback = report.on_bound
+    status = solver.solve(built.model, report)
+    if status == cp_model.MODEL_INVALID:
+        raise BackendBugError(f"CP-SAT refuses the model: {built.model.validate()[:300]}")
+    return int(status)
+
+
+def _to_stderr(line: str) -> None:
+    import sys
+
+    print(line, file=sys.stderr)
+
+
+def _interrupted(solver: cp_model.CpSolver, status: int, task: Task) -> bool:
+    """Whether Ctrl-C stopped it: CP-SAT catches the signal and returns what it has."""
+    if status in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
+        return False
+    return task.seconds is None or solver.wall_time < 0.9 * max(0.05, task.seconds)
+
+
+def _reporter(built: _Built, progress: Progress | None) -> "_Reporter | None":
+    return None if progress is None else _Reporter(built, progress)
+
+
+class _Reporter(cp_model.CpSolverSolutionCallback):
+    """Passes incumbent and bound on."""
+
+    def __init__(self, built: _Built, progress: Progress) -> None:
+        super().__init__()
+        assert built.objective is not None
+        self._step_ms = built.objective.ticks.step_ms
+        self._progress = progress
+        self._best: float | None = None
+        self._bound: float | None = None
+
+    def on_solution_callback(self) -> None:
+        """Called by CP-SAT for each better solution."""
+        self._best = self.objective_value * self._step_ms
+        self._bound = self.best_objective_bound * self._step_ms
+        self._send()
+
+    def on_bound(self, bound: float) -> None:
+        """Called by CP-SAT for each better bound."""
+        self._bound = bound * self._step_ms
+        self._send()
+
+    def _send(self) -> None:
+        self._progress(ProgressEvent(self._best, self._bound))

@@ -1,0 +1,359 @@
+"""What the model-based backends share: one model for each layout, a plan first, then the proof.
+
+A joint problem has one layout for each number of copies, a nested one a single layout with all its
+levels. A plan along a line bounds every model from above; each model then finds a better plan or
+proves that its layout has none. `Engine` is what a solver must be able to do for that.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from pipeplan.core.check import block_sizes, violations
+from pipeplan.core.cost import evaluate
+from pipeplan.core.errors import BackendBugError
+from pipeplan.core.nested_cost import PipedreamGraph
+from pipeplan.core.plan import Plan
+from pipeplan.core.problem import Problem
+from pipeplan.solver.arcs import Layout
+from pipeplan.solver.explain import explain
+from pipeplan.solver.linear_dp import linear_plan
+from pipeplan.solver.options import SolveOptions
+from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
+from pipeplan.solver.reduce import ReducedGraph, reduce_graph
+from pipeplan.solver.result import Limit, Stats, Status
+from pipeplan.solver.stopwatch import Stopwatch
+
+__all__ = ["Engine", "Finding", "Task", "layouts_of", "search_layouts"]
+
+_SAME: Final = 1e-9
+"""Relative difference below which two prices are one."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to solve: find a plan of a layout that costs at most `upper_ms`, the cheapest.
+
+    `lower_ms` is known to bound every plan. `hint` is a plan of the layout to start from, and then
+    `upper_ms` its price.
+    """
+
+    reduced: ReducedGraph
+    layout: Layout
+    lower_ms: float
+    upper_ms: float
+    hint: Plan | None
+    seconds: float | None
+    options: SolveOptions
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a model says. `bound_ms` holds for every plan of the layout that costs at most the task's
+    upper bound, so that min(bound, upper) holds for all; `complete` where nothing is left to find."""
+
+    complete: bool
+    plan: Plan | None = None
+    claimed_ms: float | None = None
+    bound_ms: float = 0.0
+    tolerance: float = 0.0
+    interrupted: bool = False
+    variables: int = 0
+    constraints: int = 0
+
+
+class Engine(Protocol):
+    """A solver that models layouts."""
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+
+    def fits(self, reduced: ReducedGraph, layout: Layout) -> bool:
+        """Whether a model of this size makes sense."""
+
+    def improve(self, task: Task, progress: Progress | None) -> Finding:
+        """Minimise the objective within the task's bounds."""
+
+    def price(self, task: Task) -> Finding:
+        """The model's own figure for the task's hint."""
+
+    def feasible(self, task: Task) -> Finding:
+        """Any valid plan, whatever it costs."""
+
+    def least_memory(self, task: Task) -> tuple[int | None, bool]:
+        """Least device memory in bytes that any plan of the layout needs, None where there is no
+        plan; and whether that is proven."""
+
+
+def layouts_of(problem: Problem) -> list[Layout]:
+    """Every layout of a problem, smallest first."""
+    straight = problem.constraints.straight
+    if problem.scope == "nested":
+        return [Layout.nested(problem.cluster, straight=straight)]
+    blocks = sorted(block_sizes(problem))
+    return [Layout.joint(problem.cluster, block, straight=straight) for block in blocks]
+
+
+def search_layouts(
+    engine: Engine,
+    problem: Problem,
+    options: SolveOptions,
+    progress: Progress | None,
+    *,
+    hint: Plan | None,
+    lower_bound_ms: float,
+) -> Outcome:
+    """Solve a problem with an engine; Ctrl-C and the time limit end it with the best plan so far."""
+    return _Search(engine, problem, options, progress, hint, lower_bound_ms).run()
+
+
+def floor_ms(problem: Problem) -> float:
+    """A bound that holds for every plan: the work of all devices shared evenly; without replicas
+    also the largest layer. Batches add the first micro-batch's way through all stages."""
+    graph = problem.graph
+    if problem.cost_model == "pipedream":
+        layers = sorted(PipedreamGraph(graph).kept)
+    else:
+        layers = list(range(len(graph)))
+    total = graph.compute_ms(layers)
+    period = total / problem.cluster.devices
+    if problem.constraints.straight:
+        period = max(period, *(graph.layers[v].compute_ms for v in layers))
+    if problem.scope == "joint" and problem.micro_batches is not None:
+        period = total + (problem.micro_batches - 1) * period
+    return period * (1 - _SAME)
+
+
+class _Search:
+    def __init__(
+        self,
+        engine: Engine,
+        problem: Problem,
+        options: SolveOptions,
+        progress: Progress | None,
+        hint: Plan | None,
+        lower_bound_ms: float,
+    ) -> None:
+        self.watch = Stopwatch(options.time_limit_s)
+        self.engine = engine
+        self.problem = problem
+        self.options = options
+        self.progress = progress
+        self.reduced = reduce_graph(problem)
+        self.lower = max(floor_ms(problem), lower_bound_ms * (1 - _SAME))
+        self.plan: Plan | None = None
+        self.objective = math.inf
+        self.claimed: float | None = None
+        self.tolerance = _SAME
+        self.limit: Limit | None = None
+        self.variables = self.constraints = 0
+        self.notes: list[str] = list(self.reduced.notes)
+        self.given = hint
+
+    def run(self) -> Outcome:
+        layouts = layouts_of(self.problem)
+        bounds = dict.fromkeys(layouts, self.lower)
+        open_layouts = [x for x in layouts if self.engine.fits(self.reduced, x)]
+        for layout in layouts:
+            if layout not in open_layouts:
+                self.notes.append(
+                    f"no model for pipelines over {layout.size} ranks: too large for this backend"
+                )
+        try:
+            self._start()
+            if self.plan is None:
+                infeasible = self._first_plan(layouts, open_layouts)
+                if infeasible is not None:
+                    return infeasible
+            if self.plan is not None:
+                self._improve(open_layouts, bounds)
+                self._price()
+        except KeyboardInterrupt:
+            self.limit = Limit.INTERRUPT
+        return self._outcome(bounds, sized=len(open_layouts) < len(layouts))
+
+    def _start(self) -> None:
+        """The given plan, if it is one, and the one along a line."""
+        if self.given is not None and not violations(self.problem, self.given):
+            self._take(self.given, None, 0.0)
+            return
+        plan = linear_plan(self.problem, self.reduced)
+        if plan is not None:
+            self._take(plan, None, 0.0)
+
+    def _take(self, plan: Plan, claimed: float | None, tolerance: float) -> None:
+        """Keep a plan if it is cheaper, or as cheap and preferred."""
+        objective = evaluate(self.problem, plan).objective_ms
+        same = self.plan is not None and math.isclose(objective, self.objective, rel_tol=_SAME)
+        if self.plan is not None and same and claimed is not None and self.claimed is None:
+            better = plan.key() <= self.plan.key()
+        elif self.plan is not None and same:
+            better = plan.key() < self.plan.key()
+        else:
+            better = objective < self.objective
+        if better:
+            self.plan, self.objective, self.claimed = plan, objective, claimed
+            self.tolerance = max(tolerance, _SAME)
+            if self.progress is not None:
+                self.progress(ProgressEvent(self.objective, self.lower))
+
+    def _task(self, layout: Layout, seconds: float | None, hint: Plan | None) -> Task:
+        return Task(self.reduced, layout, self.lower, self.objective, hint, seconds, self.options)
+
+    def _count(self, finding: Finding) -> None:
+        self.variables = max(self.variables, finding.variables)
+        self.constraints = max(self.constraints, finding.constraints)
+        if finding.interrupted:
+            raise KeyboardInterrupt
+
+    def _first_plan(self, layouts: list[Layout], open_layouts: list[Layout]) -> Outcome | None:
+        """Look for any valid plan; the outcome if there is none."""
+        unsolved = len(layouts) - len(open_layouts)
+        for done, layout in enumerate(reversed(open_layouts)):
+            seconds = self.watch.share(len(open_layouts) - done + 1)
+            finding = self.engine.feasible(self._task(layout, seconds, None))
+            self._count(finding)
+            if finding.plan is not None:
+                self._take(finding.plan, None, 0.0)
+                return None
+            unsolved += not finding.complete
+        if unsolved:
+            self.limit = Limit.TIME if self.watch.over else Limit.SIZE
+            return None
+        text, smallest = explain(self.problem, self._feasible, self._least_memory, self.watch)
+        return Outcome(
+            Status.INFEASIBLE,
+            self._stats(),
+            explanation=text,
+            smallest_memory_bytes=smallest,
+        )
+
+    def _feasible(self, problem: Problem) -> bool | None:
+        """Whether a variant of the problem has any plan, None where that was not decided."""
+        reduced = reduce_graph(problem)
+        unknown = False
+        for layout in layouts_of(problem):
+            task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
+            finding = self.engine.feasible(task)
+            self._count(finding)
+            if finding.plan is not None:
+                return True
+            unknown |= not finding.complete
+        return None if unknown else False
+
+    def _least_memory(self, problem: Problem) -> tuple[int | None, bool]:
+        """Least device memory over all layouts, and whether it is proven."""
+        reduced = reduce_graph(problem)
+        least: int | None = None
+        proven = True
+        for layout in layouts_of(problem):
+            task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
+            found, sure = self.engine.least_memory(task)
+            proven &= sure
+            if found is not None:
+                least = found if least is None else min(least, found)
+        return least, proven
+
+    def _improve(self, open_layouts: list[Layout], bounds: dict[Layout, float]) -> None:
+        """Each layout in turn, as long as it takes or its share of the time left."""
+        for done, layout in enumerate(open_layouts):
+            while True:
+                share = self.watch.share(len(open_layouts) - done)
+                if share is not None and share <= 0.05:
+                    self.limit = Limit.TIME
+                    return
+                before = self.objective
+                slack = before / max(bounds[layout], 1e-300)
+                # A loose upper bound makes a loose model: look briefly, then build a tighter one.
+                seconds = min(share or math.inf, 10.0) if slack > 1.3 else share
+                own = self._own(layout)
+                finding = self.engine.improve(
+                    self._task(layout, seconds, own), self._report(bounds, layout)
+                )
+                if finding.plan is not None:
+                    self._take(finding.plan, finding.claimed_ms, finding.tolerance)
+                elif finding.complete and own is not None:
+                    raise BackendBugError(
+                        f"{self.engine.name} says that no plan of {layout.size} ranks a copy costs "
+                        f"at most {before} ms, but one is known"
+                    )
+                bounds[layout] = max(bounds[layout], min(finding.bound_ms, before))
+                self.tolerance = max(self.tolerance, finding.tolerance)
+                self._count(finding)
+                if finding.complete or self.objective <= min(bounds.values()) * (
+                    1 + max(self.options.gap, self.tolerance)
+                ):
+                    break
+                if self.objective >= before * 0.999 and seconds == share:
+                    self.limit = Limit.TIME
+                    break
+
+    def _own(self, layout: Layout) -> Plan | None:
+        """The best plan, if it is one of this layout."""
+        if self.plan is None or self.problem.scope == "nested":
+            return self.plan
+        return self.plan if self.plan.copies == layout.copies else None
+
+    def _report(self, bounds: dict[Layout, float], layout: Layout) -> Progress | None:
+        """Progress of one model in terms of the whole search."""
+        progress = self.progress
+        if progress is None:
+            return None
+        others = [bound for x, bound in bounds.items() if x != layout]
+
+        def report(event: ProgressEvent) -> None:
+            known = [x for x in (event.incumbent_ms, self.objective) if x is not None]
+            bound = min([event.bound_ms or self.lower, *others])
+            progress(ProgressEvent(min(known), max(bound, self.lower), event.text))
+
+        return report
+
+    def _price(self) -> None:
+        """The model's own figure for the best plan, where it came from elsewhere."""
+        if self.plan is None or self.claimed is not None:
+            return
+        for layout in layouts_of(self.problem):
+            if self._own(layout) is not None and self.engine.fits(self.reduced, layout):
+                finding = self.engine.price(self._task(layout, 30.0, self.plan))
+                self._count(finding)
+                if finding.claimed_ms is None:
+                    raise BackendBugError(
+                        f"{self.engine.name} refuses a valid plan of {self.objective} ms"
+                    )
+                self.claimed = finding.claimed_ms
+                self.tolerance = max(self.tolerance, finding.tolerance)
+
+    def _stats(self) -> Stats:
+        return Stats(
+            self.engine.name,
+            self.watch.seconds,
+            variables=self.variables,
+            constraints=self.constraints,
+            notes=tuple(self.notes),
+        )
+
+    def _outcome(self, bounds: dict[Layout, float], *, sized: bool) -> Outcome:
+        bound = max(self.lower, min(bounds.values()))
+        if self.plan is None:
+            return Outcome(
+                Status.NO_SOLUTION,
+                self._stats(),
+                bound_ms=self.lower,
+                limit=self.limit or Limit.TIME,
+                explanation="no plan was found, and none was ruled out, within the limit",
+            )
+        claimed = self.objective if self.claimed is None else self.claimed
+        proven = self.objective <= bound * (1 + self.tolerance) + 1e-12
+        limit = self.limit
+        if limit is None and not proven:
+            limit = Limit.SIZE if sized else Limit.GAP
+        return Outcome(
+            Status.OPTIMAL if proven else Status.FEASIBLE,
+            self._stats(),
+            plan=self.plan,
+            claimed_ms=claimed,
+            bound_ms=bound,
+            tolerance=self.tolerance,
+            limit=None if proven else limit,
+        )

@@ -1,0 +1,190 @@
+"""The dynamic program along one order for joint plans (cost model `topology`).
+
+best[p][i] is the least period of the rest of the pipeline when the first i cut positions and p ranks of
+the block are taken: best[p][i] = min over j > i and k ranks of max(stage(i, j, p, k), best[p+k][j]).
+Ports that several stages share are counted for each stage alone: the plans are priced properly later.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeplan.core.check import block_sizes
+from pipeplan.core.plan import Plan, joint_plan
+from pipeplan.core.problem import Problem
+from pipeplan.core.schedule import in_flight
+from pipeplan.solver.backends.dp.layout import Layout as Geometry
+from pipeplan.solver.line import Line
+
+__all__ = ["joint_plans"]
+
+Floats = npt.NDArray[np.float64]
+_MOST_STAGES: Final = 12
+"""Most stages that the program counts where their number matters."""
+
+
+def joint_plans(problem: Problem, line: Line) -> Iterator[Plan]:
+    """Candidates for each block size, numbers of ranks used and, where it matters, of stages."""
+    for block in block_sizes(problem):
+        program = _Program(problem, line, block)
+        for ranks in program.ends():
+            for stages in program.solve(ranks):
+                yield joint_plan(
+                    problem.cluster,
+                    tuple((line.reduced.layers(line.blocks(i, j)), k) for i, j, k in stages),
+                    program.geometry.copies,
+                )
+
+
+class _Program:
+    """One block size along one line."""
+
+    def __init__(self, problem: Problem, line: Line, block: int) -> None:
+        self.problem = problem
+        self.line = line
+        self.block = block
+        self.geometry = Geometry(problem, block)
+        size = len(line)
+        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
+        self.barred = i >= j
+        for cut in line.forced:
+            self.barred |= (i < cut) & (cut < j)
+        self.compute = line.compute_ms[None, :] - line.compute_ms[:, None]
+        self.weights = line.weights[None, :] - line.weights[:, None]
+        self.entering, self.leaving = line.crossing[:, None], line.crossing[None, :]
+        asked = problem.constraints
+        self.counts_stages = bool(
+            asked.max_stages is not None or asked.pinned or problem.synchronous
+        )
+        pins = {line.reduced.block_of[v]: s for v, s in asked.pinned}
+        where = {v: n for n, v in enumerate(line.order)}
+        self.pinned = [
+            (int(np.searchsorted(line.positions, where[v], side="right")) - 1, s)
+            for v, s in pins.items()
+        ]
+
+    def ends(self) -> list[int]:
+        """Numbers of ranks of the block to use: all, and fewer where memory makes it matter (ranks
+        behind a stage add to what it holds)."""
+        if self.problem.cluster.memory_bytes is None or self.problem.schedule == "gpipe":
+            return [self.block]
+        step = max(1, self.block // 4)
+        return sorted({*range(self.block, 0, -step), 1}, reverse=True)
+
+    def solve(self, ranks: int) -> Iterator[list[tuple[int, int, int]]]:
+        """Pipelines as (first, last position, replicas): the best one, or the best for each number
+        of stages."""
+        if not self.counts_stages:
+            best, choice = self._table(ranks, None, 0)
+            yield from self._trace(best, [choice], 0)
+            return
+        most = min(self.block, _MOST_STAGES, self.problem.constraints.max_stages or self.block)
+        for total in range(1, most + 1):
+            best, choices = None, []
+            for stage in range(total - 1, -1, -1):
+                best, choice = self._table(ranks, best, stage, last=stage == total - 1)
+                choices.insert(0, choice)
+            assert best is not None
+            yield from self._trace(best, choices, 0)
+
+    def _table(
+        self, ranks: int, after: Floats | None, stage: int, *, last: bool = False
+    ) -> tuple[Floats, npt.NDArray[np.int32]]:
+        """best[p][i] and its choice (j, k); `after` is the table of the next stage, None where
+        stages are not counted or (`last`) nothing may follow."""
+        size = len(self.line)
+        best = np.full((self.block + 1, size), np.inf)
+        if after is None and not last:
+            best[:, -1] = 0.0
+        choice = np.zeros((self.block + 1, size, 2), dtype=np.int32)
+        ending = np.full(size, np.inf)
+        ending[-1] = 0.0
+        barred = self.barred.copy()
+        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
+        if self.counts_stages:
+            for at, wanted in self.pinned:
+                inside = (i <= at) & (at < j)
+                barred |= inside if wanted != stage else (j <= at) | (at < i)
+        widest = 1 if self.problem.constraints.straight else ranks
+        for p in range(ranks - 1, -1, -1):
+            for k in range(1, min(widest, ranks - p) + 1):
+                rest = ending if last else (best if after is None else after)[p + k]
+                if not np.isfinite(rest).any():
+                    continue
+                cost = np.maximum(self._stage(p, k, ranks), rest[None, :])
+                cost[barred] = np.inf
+                to = cost.argmin(axis=1)
+                value = cost[np.arange(size), to]
+                better = value < best[p]
+                best[p][better] = value[better]
+                choice[p, better, 0] = to[better]
+                choice[p, better, 1] = k
+        return best, choice
+
+    def _trace(
+        self, best: Floats, choices: list[npt.NDArray[np.int32]], p: int
+    ) -> Iterator[list[tuple[int, int, int]]]:
+        """Follow the choices from the start; one table serves all stages where only one is given."""
+        last = len(self.line) - 1
+        if not np.isfinite(best[0, 0]):
+            return
+        out: list[tuple[int, int, int]] = []
+        i = 0
+        while i < last:
+            table = choices[min(len(out), len(choices) - 1)]
+            to, k = (int(x) for x in table[p, i])
+            out.append((i, to, k))
+            i, p = to, p + k
+        yield out
+
+    def _stage(self, p: int, k: int, ranks: int) -> Floats:
+        """Busiest resource of a stage on ranks p..p+k-1 for every pair of cuts; inf where it does
+        not fit the memory."""
+        geometry = self.geometry
+        stage = geometry.stage(p, k)
+        n = stage.replicas
+        cost = self.compute / n
+        if stage.device_sync_ms_per_byte or stage.latency_ms:
+            cost += self.weights * stage.device_sync_ms_per_byte + stage.latency_ms
+        moved = self.entering + self.leaving
+        port = moved * (geometry.device_moved_ms_per_byte / n)
+        if stage.device_port_ms_per_byte:
+            port += self.weights * stage.device_port_ms_per_byte
+        np.maximum(cost, port, out=cost)
+        for port_level, rate in zip(geometry.ports, stage.port_ms_per_byte, strict=True):
+            for coming, going in self._outer_shares(p, k, port_level.size):
+                per_byte = port_level.ms_per_byte / geometry.copies
+                load = self.entering * (coming * per_byte) + self.leaving * (going * per_byte)
+                np.maximum(cost, load + self.weights * rate, out=cost)
+        if geometry.shares_ports:
+            np.maximum(cost, self.weights * stage.shared_ms_per_byte, out=cost)
+        if self.problem.cluster.memory_bytes is not None:
+            cost[self._need(p, k, ranks) > self.problem.cluster.memory_bytes] = np.inf
+        return cost
+
+    @staticmethod
+    def _outer_shares(p: int, k: int, size: int) -> set[tuple[float, float]]:
+        """Shares of what enters and leaves that pass the port of each child the stage is in, as if
+        its neighbours lay in the child where they touch it."""
+        end = p + k
+        out: set[tuple[float, float]] = set()
+        for child in range(p // size, (end - 1) // size + 1):
+            share = (min(end, (child + 1) * size) - max(p, child * size)) / k
+            before = 1.0 if p % size and child == p // size else 0.0
+            behind = 1.0 if end % size and child == end // size else 0.0
+            out.add((abs(share - before), abs(share - behind)))
+        return out
+
+    def _need(self, p: int, k: int, ranks: int) -> Floats:
+        """Bytes of a rank for every pair of cuts (DESIGN 4.3)."""
+        problem, line, copies = self.problem, self.line, self.geometry.copies
+        held = in_flight(problem.schedule, (ranks - p) * copies, k * copies, problem.micro_batches)
+        versions = problem.weight_copies + (0 if problem.synchronous else held - 1)
+        kept = line.kept[None, :] - line.kept[:, None]
+        need: Floats = versions * self.weights
+        if not problem.recompute:
+            return need + held * kept
+        fresh = line.inputs[None, :] - line.inputs[:, None]
+        return need + kept + held * (fresh + self.entering)

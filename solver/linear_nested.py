@@ -1,0 +1,141 @@
+"""The dynamic program along one order for nested plans (cost model `levelwise`), level by level.
+
+time[l][i][j] is the least period of the layers between two cut positions on one group of level l;
+a stage of level l+1 on m such groups costs what core.nested_cost says of it. At each level
+least[m][i][j] = min over m' and k of max(least[m - m'][i][k], stage[m'][k][j]) over (i, j), and any
+number of machines may be left idle.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeplan.core.plan import NestedStage, Plan, nested_plan
+from pipeplan.core.problem import Problem
+from pipeplan.core.schedule import in_flight
+from pipeplan.solver.line import Line
+
+__all__ = ["nested_plans"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def nested_plans(problem: Problem, line: Line) -> Iterator[Plan]:
+    """The best plan along a line, or, with a memory limit, one for each guess of the ranks that
+    later outer stages add to what a stage holds."""
+    if problem.cluster.memory_bytes is None:
+        guesses = [0]
+    else:
+        guesses = sorted({0, *problem.cluster.group_sizes, problem.cluster.devices * 2})
+    for ranks in guesses:
+        stages = _Program(problem, line, ranks).solve()
+        if stages is not None:
+            yield nested_plan(problem.cluster, stages)
+
+
+class _Program:
+    """All levels along one line; `ranks` are assumed to lie from a stage on, for its memory."""
+
+    def __init__(self, problem: Problem, line: Line, ranks: int) -> None:
+        self.problem = problem
+        self.line = line
+        self.ranks = ranks
+        size = len(line)
+        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
+        self.barred = i >= j
+        for cut in line.forced:
+            self.barred |= (i < cut) & (cut < j)
+        self.pair = i < j
+        self.weights = line.weights[None, :] - line.weights[:, None]
+        self.moved = np.maximum(line.crossing[:, None], line.crossing[None, :])
+        self.stage: list[list[Floats]] = []
+        self.least: list[list[Floats]] = []
+
+    def solve(self) -> tuple[NestedStage, ...] | None:
+        """The best stages of the outermost level, None where nothing fits."""
+        inner: Floats = self.line.compute_ms[None, :] - self.line.compute_ms[:, None]
+        levels = len(self.problem.cluster.levels)
+        for level in range(1, levels + 1):
+            self.stage.append(self._stages(level, inner))
+            self.least.append(self._least(self.stage[-1]))
+            inner = self.least[-1][-1]
+        if not np.isfinite(inner[0, -1]):
+            return None
+        return self._trace(levels, 0, len(self.line) - 1)
+
+    def _stages(self, level: int, inner: Floats) -> list[Floats]:
+        """stage[m-1][i][j] of a level, m = 1..machines (straight: 1 alone)."""
+        problem = self.problem
+        cluster = problem.cluster
+        tier = cluster.levels[level - 1]
+        rate, width = tier.bandwidth_bytes_per_s, cluster.group_sizes[level - 1]
+        out: list[Floats] = []
+        for m in range(1, (1 if problem.constraints.straight else tier.children) + 1):
+            busy = inner.copy()
+            if m > 1 and not problem.synchronous:
+                busy += self.weights * (4 * (m - 1) / (rate * m * width) * 1e3)
+            busy /= m
+            np.maximum(busy, self.moved * (2e3 / (rate * m * problem.compression)), out=busy)
+            busy[self.barred if level == 1 else ~self.pair] = np.inf
+            if level == 1 and cluster.memory_bytes is not None:
+                busy[self._need(m) > cluster.memory_bytes] = np.inf
+            out.append(busy)
+        return out
+
+    def _least(self, stage: list[Floats]) -> list[Floats]:
+        """least[m-1][i][j] with at most m machines, m = 1..all."""
+        machines = self.problem.cluster.levels[len(self.stage) - 1].children
+        top = len(self.stage) == len(self.problem.cluster.levels)
+        out: list[Floats] = []
+        for m in range(1, machines + 1):
+            best = stage[m - 1].copy() if m <= len(stage) else np.full_like(stage[0], np.inf)
+            if out:
+                np.minimum(best, out[-1], out=best)
+            rows = slice(0, 1) if top else slice(None)
+            for last in range(1, min(m - 1, len(stage)) + 1):
+                before, behind = out[m - last - 1], stage[last - 1]
+                for k in range(1, len(self.line) - 1):
+                    split = np.maximum(before[rows, k, None], behind[None, k, :])
+                    np.minimum(best[rows], split, out=best[rows])
+            out.append(best)
+        return out
+
+    def _trace(self, level: int, first: int, last: int) -> tuple[NestedStage, ...]:
+        """Stages that reach the least period between two cut positions."""
+        least, stage = self.least[level - 1], self.stage[level - 1]
+        out: list[NestedStage] = []
+        m, end = len(least), last
+        while True:
+            goal = least[m - 1][first, end]
+            while m > 1 and least[m - 2][first, end] <= goal:
+                m -= 1
+            if m <= len(stage) and stage[m - 1][first, end] <= goal:
+                out.append(self._nested(level, first, end, m))
+                return tuple(reversed(out))
+            width, k = next(
+                (width, int(k))
+                for width in range(1, min(m - 1, len(stage)) + 1)
+                for k in np.flatnonzero(
+                    np.maximum(least[m - width - 1][first, :], stage[width - 1][:, end]) <= goal
+                )[:1]
+            )
+            out.append(self._nested(level, k, end, width))
+            m, end = m - width, k
+
+    def _nested(self, level: int, first: int, last: int, machines: int) -> NestedStage:
+        layers = self.line.reduced.layers(self.line.blocks(first, last))
+        inner = self._trace(level - 1, first, last) if level > 1 else ()
+        return NestedStage(layers, machines, inner)
+
+    def _need(self, m: int) -> Floats:
+        """Bytes of a rank of a level-1 stage on m devices, with the assumed ranks behind."""
+        problem, line = self.problem, self.line
+        held = in_flight(problem.schedule, max(m, self.ranks), m, problem.micro_batches)
+        versions = problem.weight_copies + (0 if problem.synchronous else held - 1)
+        kept = line.kept[None, :] - line.kept[:, None]
+        need: Floats = versions * self.weights
+        if not problem.recompute:
+            return need + held * kept
+        fresh = line.inputs[None, :] - line.inputs[:, None]
+        return need + kept + held * (fresh + line.crossing[:, None])

@@ -1,0 +1,29 @@
+"""Time left of a limit, and fair shares of it."""
+
+import time
+
+__all__ = ["Stopwatch"]
+
+
+class Stopwatch:
+    """Seconds since it was made, and what is left of a limit (None: no limit)."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._start = time.perf_counter()
+        self._limit_s = limit_s
+
+    @property
+    def seconds(self) -> float:
+        """Elapsed time."""
+        return time.perf_counter() - self._start
+
+    def share(self, parts: int) -> float | None:
+        """What each of so many tasks may take of the time left, None without a limit."""
+        if self._limit_s is None:
+            return None
+        return max(0.0, self._limit_s - self.seconds) / max(1, parts)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left."""
+        return self._limit_s is not None and self.seconds >= self._limit_s
