@@ -1,7 +1,8 @@
-"""Why a problem has no plan: the memory that would do, or the demands that contradict each other."""
+"""Why a problem has no plan: the memory that would do, or the demands that contradict."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
@@ -37,64 +38,59 @@ def explain(
 
 def _conflict(problem: Problem, feasible: Feasible, watch: Stopwatch) -> str:
     """A set of demands none of which can be left out (deletion filter), in words."""
-    needed = _demands(problem)
-    for name in list(needed):
-        if watch.over:
-            break
-        rest = {n: needed[n] for n in needed if n != name}
-        if feasible(_with(problem, rest)) is False:
-            needed = rest
+    without = problem
+    needed: list[str] = []
+    for name, drop in _demands(problem).items():
+        fewer = drop(without)
+        if not watch.over and feasible(fewer) is False:
+            without = fewer
+        else:
+            needed.append(name)
     return ", ".join(needed) or "the graph alone has no plan"
 
 
-Demand = tuple[str, object]
+Drop = Callable[[Problem], Problem]
 
 
-def _demands(problem: Problem) -> dict[str, Demand]:
-    """Every demand by its name in words."""
+def _demands(problem: Problem) -> dict[str, Drop]:
+    """Every demand in words, with the function that takes it out of a problem."""
     asked, graph = problem.constraints, problem.graph
-    out: dict[str, Demand] = {}
+    out: dict[str, Drop] = {}
     if asked.straight:
-        out["no replicas (straight)"] = ("straight", True)
+        out["no replicas (straight)"] = _setting(straight=False)
     if asked.max_stages is not None:
-        out[f"at most {asked.max_stages} stages"] = ("max_stages", asked.max_stages)
-    for v, stage in asked.pinned:
-        out[f"layer {graph.layers[v].id} in stage {stage}"] = ("pinned", (v, stage))
+        out[f"at most {asked.max_stages} stages"] = _setting(max_stages=None)
+    for layer, stage in asked.pinned:
+        name = f"layer {graph.layers[layer].id} in stage {stage}"
+        out[name] = _removing("pinned", (layer, stage))
     for cut in asked.forced_cuts:
-        out[f"the forced cut after {len(cut)} layers ({_last(problem, cut)})"] = (
-            "forced_cuts",
-            cut,
-        )
+        out[f"the forced cut after {_cut(problem, cut)}"] = _removing("forced_cuts", cut)
     for cut in asked.forbidden_cuts:
-        out[f"the forbidden cut after {len(cut)} layers ({_last(problem, cut)})"] = (
-            "forbidden_cuts",
-            cut,
-        )
+        out[f"the forbidden cut after {_cut(problem, cut)}"] = _removing("forbidden_cuts", cut)
     for group in asked.together:
         names = ", ".join(graph.layers[v].id for v in group[:4]) + (", ..." if group[4:] else "")
-        out[f"{names} together"] = ("together", group)
+        out[f"{names} together"] = _removing("together", group)
     if problem.cost_model == "pipedream" and not problem.use_fewer_machines:
-        out["every machine in use (cost model pipedream)"] = ("use_fewer_machines", False)
+        name = "every machine in use (cost model pipedream)"
+        out[name] = lambda p: replace(p, use_fewer_machines=True)
     return out
 
 
-def _last(problem: Problem, cut: frozenset[int]) -> str:
-    return f"up to {problem.graph.layers[max(cut)].id}"
+def _setting(**fields: Any) -> Drop:
+    """Set fields of the constraints."""
+    return lambda p: replace(p, constraints=replace(p.constraints, **fields))
 
 
-def _with(problem: Problem, demands: dict[str, Demand]) -> Problem:
-    """The problem with these demands alone."""
-    kinds: dict[str, list[object]] = {}
-    for kind, value in demands.values():
-        kinds.setdefault(kind, []).append(value)
-    constraints = replace(
-        problem.constraints,
-        straight="straight" in kinds,
-        max_stages=kinds.get("max_stages", [None])[0],
-        **{
-            kind: tuple(kinds.get(kind, ()))
-            for kind in ("pinned", "forced_cuts", "forbidden_cuts", "together")
-        },
-    )
-    idle = problem.cost_model == "pipedream" and "use_fewer_machines" not in kinds
-    return replace(problem, constraints=constraints, use_fewer_machines=idle)
+def _removing(field: str, item: object) -> Drop:
+    """Take one item out of a field of the constraints."""
+
+    def drop(problem: Problem) -> Problem:
+        rest = tuple(x for x in getattr(problem.constraints, field) if x != item)
+        return _setting(**{field: rest})(problem)
+
+    return drop
+
+
+def _cut(problem: Problem, cut: frozenset[int]) -> str:
+    names = problem.graph.layers
+    return f"{len(cut)} layers (up to {names[max(cut)].id})"

@@ -34,8 +34,8 @@ _SAME: Final = 1e-9
 class Task:
     """One model to solve: find a plan of a layout that costs at most `upper_ms`, the cheapest.
 
-    `lower_ms` is known to bound every plan. `hint` is a plan of the layout to start from, and then
-    `upper_ms` its price.
+    `lower_ms` is known to bound every plan. `hint` is a plan of the layout to start from, and
+    then `upper_ms` its price.
     """
 
     reduced: ReducedGraph
@@ -49,8 +49,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a model says. `bound_ms` holds for every plan of the layout that costs at most the task's
-    upper bound, so that min(bound, upper) holds for all; `complete` where nothing is left to find."""
+    """What a model says. `bound_ms` holds for every plan of the layout that costs at most the
+    task's upper bound, so that min(bound, upper) holds for all; `complete` where nothing is left
+    to find."""
 
     complete: bool
     plan: Plan | None = None
@@ -104,13 +105,13 @@ def search_layouts(
     hint: Plan | None,
     lower_bound_ms: float,
 ) -> Outcome:
-    """Solve a problem with an engine; Ctrl-C and the time limit end it with the best plan so far."""
+    """Solve with an engine; Ctrl-C and the time limit end it with the best plan so far."""
     return _Search(engine, problem, options, progress, hint, lower_bound_ms).run()
 
 
 def floor_ms(problem: Problem) -> float:
     """A bound that holds for every plan: the work of all devices shared evenly; without replicas
-    also the largest layer. Batches add the first micro-batch's way through all stages."""
+    also the largest layer. Batches add the way of the first micro-batch through all stages."""
     graph = problem.graph
     if problem.cost_model == "pipedream":
         layers = sorted(PipedreamGraph(graph).kept)

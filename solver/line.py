@@ -19,9 +19,9 @@ Ints = npt.NDArray[np.int64]
 class Line:
     """Cut positions along an order, ascending from 0 to the whole, with the sums of what is before.
 
-    `positions` are numbers of blocks, `layers` of layers. `compute_ms`, `weights`, `kept`, `inputs` (network inputs read
-    so far) and `crossing` (what crosses the cut) hold one entry a position, bytes but for the first.
-    `forced` are the entries that must be cuts; a forbidden cut has no entry.
+    `positions` are numbers of blocks, `layers` of layers. `compute_ms`, `weights`, `kept`, `inputs`
+    (network inputs read so far) and `crossing` (what crosses the cut) hold one entry a position,
+    in bytes but for the first. `forced` entries must be cuts; a forbidden cut has no entry.
     """
 
     reduced: ReducedGraph

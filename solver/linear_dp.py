@@ -1,9 +1,9 @@
 """A good plan first: dynamic programs along a few topological orders.
 
-Cuts are restricted to the prefixes of one order, so the result is a plan, not an optimum; on published
-profiles it is the optimum or within a per cent of it, which makes it the hint and the upper bound of
-the exact backends. Long lines are first cut at the cheapest position of each slice of compute, then
-again with every position near the cuts found.
+Cuts are restricted to the prefixes of one order, so the result is a plan, not an optimum; on
+published profiles it is the optimum or within a few per cent of it, which makes it the hint and the
+upper bound of the exact backends. Long lines are first cut at the cheapest position of each slice
+of compute, then again with every position near the cuts found.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _NEAR: Final = 6
 
 
 def linear_plan(problem: Problem, reduced: ReducedGraph | None = None) -> Plan | None:
-    """The best valid plan found along a few orders; None where none was found, which proves nothing.
+    """The best valid plan found along a few orders; None where there was none (no proof).
 
     Cost model pipedream has no such plan: its states need not follow an order of the layers.
     """
@@ -50,7 +50,7 @@ Plans = Callable[[Problem, Line], Iterator[Plan]]
 
 
 def _along(problem: Problem, line: Line, plans: Plans) -> Iterator[Plan]:
-    """Plans of the whole line, or, where it is long, of a coarse one and of finer ones around it."""
+    """Plans of the whole line, or, where it is long, of a coarse one and a finer one around it."""
     most = _positions(problem)
     if len(line) <= most:
         yield from plans(problem, line)

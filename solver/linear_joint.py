@@ -1,8 +1,8 @@
 """The dynamic program along one order for joint plans (cost model `topology`).
 
-best[p][i] is the least period of the rest of the pipeline when the first i cut positions and p ranks of
-the block are taken: best[p][i] = min over j > i and k ranks of max(stage(i, j, p, k), best[p+k][j]).
-Ports that several stages share are counted for each stage alone: the plans are priced properly later.
+best[p][i] is the least period of the rest of the pipeline when the first i cut positions and p
+ranks of the block are taken: min over j > i, k ranks of max(stage(i, j, p, k), best[p+k][j]).
+Ports that several stages share are counted for each stage alone: plans are priced properly later.
 """
 
 from collections.abc import Iterator
@@ -77,12 +77,13 @@ class _Program:
         """Pipelines as (first, last position, replicas): the best one, or the best for each number
         of stages."""
         if not self.counts_stages:
-            best, choice = self._table(ranks, None, 0)
-            yield from self._trace(best, [choice], 0)
+            table, choice = self._table(ranks, None, 0)
+            yield from self._trace(table, [choice], 0)
             return
         most = min(self.block, _MOST_STAGES, self.problem.constraints.max_stages or self.block)
         for total in range(1, most + 1):
-            best, choices = None, []
+            best: Floats | None = None
+            choices: list[npt.NDArray[np.int32]] = []
             for stage in range(total - 1, -1, -1):
                 best, choice = self._table(ranks, best, stage, last=stage == total - 1)
                 choices.insert(0, choice)
@@ -126,7 +127,7 @@ class _Program:
     def _trace(
         self, best: Floats, choices: list[npt.NDArray[np.int32]], p: int
     ) -> Iterator[list[tuple[int, int, int]]]:
-        """Follow the choices from the start; one table serves all stages where only one is given."""
+        """Follow the choices from the start; one table serves all stages where there is one."""
         last = len(self.line) - 1
         if not np.isfinite(best[0, 0]):
             return

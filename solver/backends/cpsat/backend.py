@@ -15,7 +15,7 @@ from pipeplan.solver.backends.cpsat.variables import Value, Variables
 from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
-from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
+from pipeplan.solver.quantize import Ticks
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["CpsatEngine", "solve_cpsat"]
@@ -115,7 +115,7 @@ class CpsatEngine:
 
     def _timed(self, task: Task) -> _Built | None:
         """The whole model; None where the bounds leave nothing to find."""
-        problem, layout = task.reduced.problem, task.layout
+        problem = task.reduced.problem
         further = (problem.micro_batches or 1) - 1 if problem.scope == "joint" else 0
         batch = problem.synchronous and problem.scope == "joint"
         total = problem.graph.total_compute_ms

@@ -1,18 +1,17 @@
 """Constraints of the CP-SAT model, one family a method; docs/formulation.md names each method.
 
-Symbols: z[v,p] `placed`, y[a] `arc`, e[s,p] `end`, x[p,i] `crossing`, T the period, n(a) replicas of
-arc a, D_p the set of blocks with z[v,p] = 1, c compute, w weights, k kept bytes, O_p what crosses
-behind p. An arc of level 1 is a stage.
+Symbols: z[v,p] `placed`, y[a] `arc`, e[s,p] `end`, x[p,i] `crossing`, T the period, n(a) replicas
+of arc a, D_p the set of blocks with z[v,p] = 1, c compute, w weights, k kept bytes, O_p what
+crosses behind p. An arc of level 1 is a stage.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-
-from ortools.sat.python import cp_model
+from itertools import pairwise
 
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.arcs import Arc, Span
-from pipeplan.solver.backends.cpsat.variables import Literal, Variables
+from pipeplan.solver.backends.cpsat.variables import Linear, Literal, Variables
 from pipeplan.solver.quantize import exact_bytes
 
 __all__ = ["Constraints"]
@@ -28,7 +27,7 @@ class Constraints:
         self.reduced = variables.reduced
         self.problem = variables.reduced.problem
 
-    def add(self, memory: cp_model.LinearExprT | None) -> None:
+    def add(self, memory: Linear | None) -> None:
         """Every family; `memory` is a device's bytes (a number, or a variable to be minimised)."""
         self.paths()
         self.all_devices()
@@ -48,8 +47,8 @@ class Constraints:
                 self.memory(memory)
 
     def paths(self) -> None:
-        """Arcs of a span form a path from its start: sum_m y[s, start, m] = [s is used], and at each
-        later position p: sum_m y[s, p, m] + e[s, p] = sum of y of the arcs of s that end at p."""
+        """Arcs of a span s form a path from its start: sum_m y[s, start, m] = [s is used], and at
+        each later position p: sum_m y[s, p, m] + e[s, p] = sum of y of its arcs that end at p."""
         layout, x = self.layout, self.x
         used: dict[Span, Literal | int] = {layout.top: 1}
         for a in layout.arcs:
@@ -82,7 +81,7 @@ class Constraints:
     def prefixes_grow(self) -> None:
         """z[v,p-1] <= z[v,p]."""
         for row in self.x.placed:
-            for earlier, later in zip(row, row[1:], strict=False):
+            for earlier, later in pairwise(row):
                 self.model.add_implication(earlier, later)
 
     def precedence(self) -> None:
@@ -133,8 +132,8 @@ class Constraints:
             self.model.add(sum(self.x.start) <= most)
 
     def forced_cuts(self) -> None:
-        """For a forced cut F some position has D_p = F: f[p] => z[v,p] = 1 for the maximal v of F and
-        z[w,p] = 0 for the minimal w outside, sum_p f[p] = 1."""
+        """For a forced cut F some position has D_p = F: f[p] => z[v,p] = 1 for the maximal v of F
+        and z[w,p] = 0 for the minimal w outside, sum_p f[p] = 1."""
         for cut in self.problem.constraints.forced_cuts:
             ends = self.reduced.ends(cut)
             if ends is None:
@@ -164,7 +163,7 @@ class Constraints:
                 )
 
     def pinned(self) -> None:
-        """A layer v pinned to stage s: z[v,p] - z[v,p-1] = 1 => sum over q <= p of start[q] = s + 1."""
+        """A layer v pinned to stage s: z[v,p] - z[v,p-1] = 1 => sum_{q<=p} start[q] = s + 1."""
         for layer, stage in self.problem.constraints.pinned:
             row = self.x.placed[self.reduced.block_of[layer]]
             for p in range(self.layout.size):
@@ -173,9 +172,9 @@ class Constraints:
                     [row[p], *before]
                 )
 
-    def memory(self, limit: cp_model.LinearExprT) -> None:
-        """DESIGN 4.3: a stage that holds h micro-batches needs copies * w + (h - 1) * w + h * k bytes
-        (recompute: h * inputs + k; synchronous: no older versions), at most the limit.
+    def memory(self, limit: Linear) -> None:
+        """A stage that holds h micro-batches needs copies * w + (h - 1) * w + h * k
+        bytes (recompute: h * inputs + k; synchronous: no older versions), at most the limit.
 
         h is at least j where R > n (j - 1), R being the ranks from the stage on: that is a literal
         held[p,j], forced by y[a] and R; under 1f1b no further than the micro-batches dealt."""
@@ -188,7 +187,7 @@ class Constraints:
         ) * max(devices, problem.micro_batches or 1)
         exact_bytes(most, "the memory of a stage")
         entered = self._entered_feeds() if problem.recompute else None
-        ranks_from: cp_model.LinearExprT = 0
+        ranks_from: Linear = 0
         for p in reversed(range(layout.size)):
             leaves = x.leaves_at[p]
             if not leaves:
@@ -226,7 +225,7 @@ class Constraints:
             self.problem.schedule, behind, self.layout.replicas(a), self.problem.micro_batches
         )
 
-    def _need(self, p: int, held: int, entered: list[list[Literal]] | None) -> cp_model.LinearExprT:
+    def _need(self, p: int, held: int, entered: list[list[Literal]] | None) -> Linear:
         """Bytes of a rank of the stage that starts at p, holding so many micro-batches."""
         problem, reduced = self.problem, self.reduced
         copies = problem.weight_copies + (0 if problem.synchronous else held - 1)
@@ -259,7 +258,7 @@ class Constraints:
             out.append(row)
         return out
 
-    def pipedream_memory(self, limit: cp_model.LinearExprT) -> None:
+    def pipedream_memory(self, limit: Linear) -> None:
         """The original's own rule at every level: ceil(machines behind / m) * (a + w) <= limit,
         machines behind being those of the span's later stages."""
         problem, layout, x = self.problem, self.layout, self.x

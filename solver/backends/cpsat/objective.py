@@ -1,18 +1,16 @@
 """Times and objective of the CP-SAT model, one family a method; docs/formulation.md names each.
 
-Every time row reads: literals => ticks <= n T, in ticks; T counts steps of many ticks. Symbols as in
-`constraints`; B_l bandwidth, rho compression, C copies.
+Every time row reads: literals => ticks <= n T, in ticks; T counts steps of many ticks. Symbols as
+in `constraints`; B_l bandwidth, rho compression, C copies.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ortools.sat.python import cp_model
-
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.solver.arcs import Arc
-from pipeplan.solver.backends.cpsat.variables import Literal, Variables
+from pipeplan.solver.backends.cpsat.variables import Linear, Literal, Variables
 from pipeplan.solver.backends.dp.layout import Layout as Geometry
 from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
 
@@ -35,12 +33,12 @@ class Objective:
         self.lowest, self.highest = period_steps
         self.period = self.model.new_int_var(self.lowest, max(self.lowest, self.highest), "T")
         self.most_terms = 1
-        self.target: cp_model.LinearExprT = self.period
+        self.target: Linear = self.period
 
     def row(
         self,
         literals: Sequence[Literal],
-        parts: Sequence[cp_model.LinearExprT],
+        parts: Sequence[Linear],
         replicas: int,
         terms: int,
     ) -> None:
@@ -115,8 +113,8 @@ class JointObjective(Objective):
         self.minimise()
 
     def devices(self) -> None:
-        """y[a] => sum over the stage of c + w s(a) <= n(a) T, s being a whole all-reduce's ms per byte
-        (0 where it overlaps or comes once a batch)."""
+        """y[a] => sum over the stage of c + w s(a) <= n(a) T, s being a whole all-reduce's ms per
+        byte (0 where it overlaps or comes once a batch)."""
         x = self.x
         for a in self.layout.leaves:
             stage = self.geometry.stage(a.start, a.machines)
@@ -161,7 +159,7 @@ class JointObjective(Objective):
                 terms = len(self.reduced) + self.layout.size * len(self.reduced.tensors)
                 self.row([], parts, 1, terms)
 
-    def _stage_load(self, p: int, level: int | None) -> cp_model.LinearExprT:
+    def _stage_load(self, p: int, level: int | None) -> Linear:
         """All-reduce time of the stage at p on a port: y[a] => load >= w s_l(a) / n(a)."""
         rates = {
             a: stage.shared_ms_per_byte if level is None else stage.port_ms_per_byte[level]
@@ -176,12 +174,10 @@ class JointObjective(Objective):
             self.model.add(own <= load).only_enforce_if(self.x.arc[a])
         return load
 
-    def _present(
-        self, sync: Sequence[cp_model.LinearExprT], first: int, size: int
-    ) -> list[cp_model.LinearExprT]:
-        """Loads of the stages that have ranks first..first+size-1: those that start there, and those
-        that start before and reach in."""
-        out: list[cp_model.LinearExprT] = []
+    def _present(self, sync: Sequence[Linear], first: int, size: int) -> list[Linear]:
+        """Loads of the stages that have ranks first..first+size-1: those that start there, and
+        those that start before and reach in."""
+        out: list[Linear] = []
         for p in range(first + size):
             if isinstance(sync[p], int):
                 continue
@@ -195,7 +191,7 @@ class JointObjective(Objective):
             out.append(load)
         return out
 
-    def _transfers(self, ms_per_byte: float, first: int, size: int) -> list[cp_model.LinearExprT]:
+    def _transfers(self, ms_per_byte: float, first: int, size: int) -> list[Linear]:
         """For each cut, y[a] and y[b] (the stages around it) => load >= |share_a - share_b| O."""
         layout, x = self.layout, self.x
         ending: dict[int, list[Arc]] = defaultdict(list)
@@ -206,7 +202,7 @@ class JointObjective(Objective):
             held = min(layout.end(a), first + size) - max(a.start, first)
             return max(0, held) / layout.replicas(a)
 
-        out: list[cp_model.LinearExprT] = []
+        out: list[Linear] = []
         for p in range(1, layout.size):
             pairs = [
                 (a, b, abs(share(a) - share(b)))
@@ -250,14 +246,14 @@ class JointObjective(Objective):
         )
         self.target = batch
 
-    def _path(self, p: int, most: int) -> cp_model.LinearExprT:
+    def _path(self, p: int, most: int) -> Linear:
         """Time of one micro-batch over the cut before position p, both ways: a stage starts at p =>
-        path >= O * slowest + latencies of level 1; where the stages around it part at an outer level,
-        y[a] and y[b] => that of the levels up to it."""
+        path >= O * slowest + latencies of level 1; where the stages around it part at an outer
+        level, y[a] and y[b] => that of the levels up to it."""
         x, layout, geometry = self.x, self.layout, self.geometry
         path = self.model.new_int_var(0, most, f"path_{p}")
 
-        def cost(level: int) -> cp_model.LinearExprT:
+        def cost(level: int) -> Linear:
             rate, latency = geometry.path_ms_per_byte(level)
             return x.cut(p - 1, self.per_tensor(rate)) + self.ticks.of(latency)
 
@@ -301,10 +297,10 @@ class NestedObjective(Objective):
         self.transfers()
         self.minimise()
 
-    def _sync(self, a: Arc) -> tuple[list[cp_model.LinearExprT], int]:
+    def _sync(self, a: Arc) -> tuple[list[Linear], int]:
         """All-reduces of the stages around an arc, in ticks of the arc: sum over the outer levels l
         of (m m_1 ... m_l-1) 4 (m_l - 1) / (m_l U B_l) W_l; and the number of terms."""
-        parts: list[cp_model.LinearExprT] = []
+        parts: list[Linear] = []
         inside = a.machines
         outer = self.layout.around(a)
         while outer is not None:
@@ -313,7 +309,7 @@ class NestedObjective(Objective):
             outer = self.layout.around(outer)
         return parts, len(parts) * len(self.reduced)
 
-    def _all_reduce(self, a: Arc, times: int) -> cp_model.LinearExprT:
+    def _all_reduce(self, a: Arc, times: int) -> Linear:
         """Ticks of `times` all-reduces of a stage of any level, 4 (m - 1) / (m U B) W each."""
         if self.problem.synchronous or a.machines == 1:
             return 0
@@ -330,8 +326,8 @@ class NestedObjective(Objective):
         return self.x.between(a.start - 1, self.layout.last(a), own)
 
     def devices(self) -> None:
-        """A stage on m_1 devices inside stages on m_2, ..., m_L machines: c + the all-reduce of level
-        1 + m_1 (that of level 2) + m_1 m_2 (that of level 3) + ... <= m_1 ... m_L T."""
+        """A stage on m_1 devices inside stages on m_2, ..., m_L machines: c + the all-reduce of
+        level 1 + m_1 (that of level 2) + m_1 m_2 (that of level 3) + ... <= m_1 ... m_L T."""
         compute = [self.ticks.of(c) for c in self._compute]
         for a in self.layout.leaves:
             own = self.x.between(a.start - 1, a.start, compute)
@@ -357,7 +353,7 @@ class NestedObjective(Objective):
                 moved = self._moved(p, per_byte)
                 self.row([x.arc[a]], [moved, *outer], replicas, terms + len(self.reduced.tensors))
 
-    def _moved(self, p: int, per_byte: float) -> cp_model.LinearExprT:
+    def _moved(self, p: int, per_byte: float) -> Linear:
         """Ticks of what crosses behind p. On a chain of states the original's own O of a state is a
         telescoping sum over z: O_1 z[1,p] + (O_2 - O_1) z[2,p] + ..., 0 for the last state."""
         if not self.original:

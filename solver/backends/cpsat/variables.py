@@ -8,9 +8,10 @@ from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.solver.arcs import Arc, Layout, Span
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["Value", "Variables"]
+__all__ = ["Linear", "Literal", "Value", "Variables"]
 
 Literal = cp_model.IntVar
+Linear = cp_model.LinearExpr | int
 
 
 class Value:
@@ -60,9 +61,7 @@ class Variables:
             for p in positions[:-1]
         ]
 
-    def between(
-        self, before: int, last: int, coefficients: Sequence[int]
-    ) -> cp_model.LinearExpr | int:
+    def between(self, before: int, last: int, coefficients: Sequence[int]) -> Linear:
         """Sum of coefficients over the blocks placed after position `before` (-1: from the first)
         and up to position `last`: a stage's or span's own blocks."""
         own = [(v, c) for v, c in enumerate(coefficients) if c]
@@ -75,7 +74,7 @@ class Variables:
             weights += [-c for _, c in own]
         return cp_model.LinearExpr.weighted_sum(literals, weights)
 
-    def cut(self, position: int, coefficients: Sequence[int]) -> cp_model.LinearExpr | int:
+    def cut(self, position: int, coefficients: Sequence[int]) -> Linear:
         """Sum of coefficients over the tensors that cross behind a position (-1, last: none)."""
         if not 0 <= position < self.layout.size - 1:
             return 0
