@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -39,7 +39,8 @@ def progress_text(title: str, seconds: float, event: ProgressEvent | None) -> st
             parts.append(f"no plan below {format_ms(event.bound_ms)}")
         if event.text:
             parts.append("".join(x if x.isprintable() else "?" for x in event.text)[:60])
-    return ", ".join([*parts, "Ctrl-C ends with the best so far"])
+    known = event is not None and event.incumbent_ms is not None
+    return ", ".join([*parts, "Ctrl-C takes the best so far" if known else "Ctrl-C ends it"])
 
 
 class _Line:
@@ -62,18 +63,21 @@ class _Line:
         self.over.set()
         self.thread.join()
 
-    def _text(self) -> str:
-        return progress_text(self.title, time.monotonic() - self.started, self.event)
-
     def _show(self) -> None:
         if self.over.wait(_DELAY_S):
             return
         from rich.status import Status
+        from rich.text import Text
 
         from pipeplan.cli.render.terminal import console
 
-        update: Callable[[str], None]
-        with Status(self._text(), console=console(sys.stderr)) as status:
-            update = status.update
+        def line() -> Text:
+            return Text(
+                progress_text(self.title, time.monotonic() - self.started, self.event),
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+
+        with Status(line(), console=console(sys.stderr), refresh_per_second=4) as status:
             while not self.over.wait(0.25):
-                update(self._text())
+                status.update(line())

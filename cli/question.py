@@ -178,11 +178,6 @@ class Question:
             )
         return ()
 
-    @property
-    def names_cluster(self) -> bool:
-        """Whether a cluster was described at all."""
-        return self.cluster is not None or self.children is not None or self.bandwidths is not None
-
     def described_cluster(self) -> Cluster:
         """The cluster of --cluster or of -n and -b, with --memory and --duplex on top."""
         memory = self._memory()

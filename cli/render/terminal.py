@@ -1,5 +1,6 @@
 """Where text meets the terminal: width, colour, and text that others wrote."""
 
+import os
 import sys
 from typing import IO
 
@@ -23,7 +24,7 @@ def console(file: IO[str] | None = None, *, width: int | None = None) -> Console
         highlight=False,
         soft_wrap=False,
     )
-    if width is None and not out.is_terminal and "COLUMNS" not in out._environ:
+    if width is None and not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = 100
     return out
 

@@ -1,11 +1,14 @@
 """The command line as a process: pipes, signals, modules."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 
 def environment() -> dict[str, str]:
@@ -70,3 +73,43 @@ def test_piped_output_has_no_codes_and_does_not_depend_on_the_run(chain: Path) -
     assert outs[0] == outs[1]
     assert b"\x1b" not in outs[0]
     assert max(map(len, outs[0].decode().splitlines())) <= 110
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_progress_is_shown_where_someone_watches(
+    monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
+    from pipeplan.cli import progress
+    from pipeplan.solver.outcome import ProgressEvent
+
+    stream = Terminal() if watched else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "_DELAY_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.reporting("dp") as report:
+        assert (report is not None) == watched
+        if report is not None:
+            report(ProgressEvent(44.0, 40.0))
+            deadline = time.monotonic() + 30
+            while "no plan below 40.000 ms" not in stream.getvalue():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+    assert bool(stream.getvalue()) == watched
+
+
+def test_what_ends_soon_needs_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeplan.cli import progress
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "_DELAY_S", 60.0)
+    with progress.reporting("dp"):
+        pass
+    assert stream.getvalue() == ""
