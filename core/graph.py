@@ -211,6 +211,10 @@ class LayerGraph:
     def __len__(self) -> int:
         return len(self.layers)
 
+    def __hash__(self) -> int:
+        # The generated hash would trip over the metadata, which is a mapping.
+        return hash(self.digest)
+
     @cached_property
     def index(self) -> Mapping[str, int]:
         """Layer index by id."""

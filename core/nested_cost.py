@@ -95,16 +95,9 @@ class PipedreamGraph:
         return frozenset(range(len(self.graph))) - self.removed
 
     @cached_property
-    def reachable(self) -> frozenset[int]:
-        """The first source and everything behind it: states are the closures of antichains here."""
-        first = next(
-            v for v in range(len(self.graph)) if v in self.kept and not self.graph.producers[v]
-        )
-        seen = {first}
-        for v in range(first + 1, len(self.graph)):
-            if v in self.kept and any(u in seen for u in self.graph.producers[v]):
-                seen.add(v)
-        return frozenset(seen)
+    def first(self) -> int:
+        """The first source, where the original's states begin."""
+        return min(v for v in self.kept if not self.graph.producers[v])
 
     def output_bytes(self, state: frozenset[int]) -> int:
         """O of a state: outputs of its *augmented* antichain.
@@ -114,30 +107,43 @@ class PipedreamGraph:
         """
         graph = self.graph
         members = [v for v in state if not any(w in state for w in graph.consumers[v])]
-        counted = set(members).union(*(self.augmented[u] for u in members))
+        counted = set(members).union(*(self._brought(u) for u in members))
         return sum(graph.layers[v].output_bytes for v in counted)
 
-    @cached_property
-    def augmented(self) -> tuple[frozenset[int], ...]:
-        """What each layer u, as a member of an antichain, brings with it besides itself."""
-        graph = self.graph
-        out: list[frozenset[int]] = []
-        ancestors: list[frozenset[int]] = []
-        for u, producers in enumerate(graph.producers):
-            above = frozenset(producers).union(*(ancestors[p] for p in producers))
-            ancestors.append(above)
-            out.append(
-                frozenset(
-                    p
-                    for p in above
-                    if any(w not in above and w != u and w in self.kept for w in graph.consumers[p])
-                )
+    def _brought(self, u: int) -> frozenset[int]:
+        """What a layer, as a member of an antichain, brings with it besides itself.
+
+        Kept once found, but found for the layers asked about alone: sets of all ancestors of all
+        layers would be quadratic in the graph.
+        """
+        if u not in self._found:
+            consumers, kept = self.graph.consumers, self.kept
+            above = self.graph.down_closure([u]) - {u}
+            self._found[u] = frozenset(
+                p
+                for p in above
+                if any(w not in above and w != u and w in kept for w in consumers[p])
             )
-        return tuple(out)
+        return self._found[u]
+
+    @cached_property
+    def _found(self) -> dict[int, frozenset[int]]:
+        return {}
 
     def whole(self) -> frozenset[int]:
-        """The last state. Layers that it lacks are dropped by the original without a word."""
-        return self.graph.down_closure(self.reachable)
+        """The last state: grown from the first source by layers that read something in it, each
+        with all that is before it. Layers that it lacks are dropped by the original without a word.
+        """
+        graph = self.graph
+        state: set[int] = set()
+        queue = [self.first]
+        while queue:
+            v = queue.pop()
+            if v not in state:
+                state.add(v)
+                queue += graph.producers[v]
+                queue += [w for w in graph.consumers[v] if w in self.kept]
+        return frozenset(state)
 
 
 class _Pipedream:

@@ -15,6 +15,9 @@ def min_over_middle(first: Matrix, second: Matrix, best: Matrix, *, last: bool =
     only the last column is filled.
     """
     rows, columns = len(first), second.shape[1]
+    if rows == 1:
+        np.minimum(best[0], np.maximum(first[0, :, None], second).min(axis=0), out=best[0])
+        return
     for j in range(columns - 1 if last else 1, columns):
         column = second[:j, j]
         middle = np.flatnonzero(np.isfinite(column))

@@ -28,7 +28,7 @@ class PipedreamTables:
         self.clock = clock
         self.price = price
         self.view = PipedreamGraph(problem.graph)
-        self.states = pipedream_states(self.view)
+        self.states = pipedream_states(problem.graph)
         self.limit = problem.cluster.memory_bytes if price else None
         self.whole = len(self.states.sets) - 1
         below = (

@@ -1,13 +1,15 @@
-"""The original's states: closures of antichains behind its first source, with their sums."""
+"""The original's states: down-closed sets grown from its first source, with their sums."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.errors import ProblemError, TooLargeError
+from pipeplan.core.graph import LayerGraph
 from pipeplan.core.nested_cost import PipedreamGraph
 
 __all__ = ["PipedreamStates", "pipedream_states"]
@@ -31,12 +33,13 @@ class PipedreamStates:
     """O of each state."""
 
 
-def pipedream_states(view: PipedreamGraph) -> PipedreamStates:
-    """All states of the original for a graph.
+@lru_cache(maxsize=8)
+def pipedream_states(graph: LayerGraph) -> PipedreamStates:
+    """All states of the original for a graph; kept, since questions about one graph come in numbers.
 
     Raises ProblemError where its last state lacks layers, TooLargeError past the stated limit.
     """
-    graph = view.graph
+    view = PipedreamGraph(graph)
     whole = view.whole()
     if whole != view.kept:
         lost = graph.layers[min(view.kept - whole)].id
@@ -45,7 +48,7 @@ def pipedream_states(view: PipedreamGraph) -> PipedreamStates:
             "original drops such layers without a word. Use --cost-model levelwise"
         )
     closed = sorted(
-        (graph.down_closure(state) - view.removed for state in _antichain_closures(view)),
+        _explored(view),
         key=lambda s: (graph.compute_ms(s), len(s), sorted(s)),
     )
     inside = np.zeros((len(closed), len(graph)), dtype=np.float32)
@@ -71,29 +74,34 @@ def pipedream_states(view: PipedreamGraph) -> PipedreamStates:
     )
 
 
-def _antichain_closures(view: PipedreamGraph) -> list[set[int]]:
-    """Down-closed sets of the part behind the first source, as sets of its layers."""
+def _explored(view: PipedreamGraph) -> list[frozenset[int]]:
+    """Every state the original reaches: from the first source, a state grows by a layer that reads
+    something in it, with all that is before that layer (other sources ride along)."""
     graph = view.graph
-    order = sorted(view.reachable)
-    place = {v: i for i, v in enumerate(order)}
-    needs = [sum(1 << place[u] for u in graph.producers[v] if u in place) for v in order]
-    readers = [[place[w] for w in graph.consumers[v] if w in place] for v in order]
-    found = {0}
-    frontier = {0: (0,)}  # the first source comes first in topological order
-    while frontier:
-        grown: dict[int, tuple[int, ...]] = {}
-        for mask, ready in frontier.items():
-            for b in ready:
-                bigger = mask | 1 << b
-                if bigger not in grown:
-                    fresh = [w for w in readers[b] if needs[w] & ~bigger == 0]
-                    grown[bigger] = (*(x for x in ready if x != b), *fresh)
-        found.update(grown)
+    with_ancestors = [0] * len(graph)
+    for v, producers in enumerate(graph.producers):
+        with_ancestors[v] = 1 << v
+        for u in producers:
+            with_ancestors[v] |= with_ancestors[u]
+    readers = [[w for w in consumers if w in view.kept] for consumers in graph.consumers]
+    start = with_ancestors[view.first]
+    found: dict[int, None] = {start: None}
+    queue = [start]
+    while queue:
+        state = queue.pop()
+        for v in range(len(graph)):
+            if not state >> v & 1:
+                continue
+            for w in readers[v]:
+                bigger = state | with_ancestors[w]
+                if bigger not in found:
+                    found[bigger] = None
+                    queue.append(bigger)
         if len(found) > _MAX_STATES:
             raise TooLargeError(
                 "cost model pipedream fills tables over pairs of states, and the graph has more "
                 f"than {_MAX_STATES} (counted {len(found)} before stopping); use --cost-model "
                 "levelwise --backend cpsat, or --scope joint"
             )
-        frontier = grown
-    return [{v for i, v in enumerate(order) if mask >> i & 1} for mask in sorted(found)]
+    layers = range(len(graph))
+    return [frozenset(), *(frozenset(v for v in layers if mask >> v & 1) for mask in found)]
