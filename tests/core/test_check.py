@@ -340,7 +340,7 @@ def test_at_most_twenty_violations_are_written_out(make: SimpleNamespace) -> Non
     assert str(caught.value).count(";") == 19
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_drawn_plans_are_valid_on_any_ranks(data: st.DataObject, make: SimpleNamespace) -> None:
     problem = data.draw(make.topology_problems())
@@ -350,7 +350,7 @@ def test_drawn_plans_are_valid_on_any_ranks(data: st.DataObject, make: SimpleNam
     assert violations(problem, joint_plan(problem.cluster, layers)) == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_drawn_structures_are_valid(data: st.DataObject, make: SimpleNamespace) -> None:
     graph, cluster = data.draw(make.graphs()), data.draw(make.clusters())

@@ -282,7 +282,7 @@ ANYTHING = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), name=st.sampled_from(sorted(FILES)))
 def test_anything_anywhere_is_an_error_or_a_file(data: st.DataObject, name: str) -> None:
     document = plan_to_dict(FILES[name]())

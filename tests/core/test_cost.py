@@ -131,7 +131,7 @@ def test_recorded_plans_cost_what_the_original_says(profiles: dict[str, LayerGra
     compared = doubtful = 0
     with (REFERENCE / "pipedream.jsonl").open() as lines:
         records = [record for record in map(json.loads, lines) if record.get("outcome") == "ok"]
-    for record in records[::3]:
+    for record in records[::5]:
         graph, asked = profiles[record["profile"]], record["args"]
         limit = asked["memory_size"] if asked["use_memory_constraint"] else None
         problem = Problem(
@@ -159,7 +159,7 @@ def test_recorded_plans_cost_what_the_original_says(profiles: dict[str, LayerGra
         found = evaluate(problem, plan).objective_ms
         assert found == pytest.approx(record["pipeline_time"] * 1e3, rel=1e-9), where
         compared += 1
-    assert compared > 500
+    assert compared > 300
     assert doubtful < compared / 50
 
 

@@ -48,7 +48,7 @@ def naive_peaks(problem: Problem, plan: Plan) -> list[tuple[int, int]]:
     return out
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_every_stage_holds_what_the_naive_writing_says(
     data: st.DataObject, make: SimpleNamespace

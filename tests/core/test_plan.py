@@ -105,7 +105,7 @@ def test_nested_copies_lie_depth_first() -> None:
     assert plan.nested == nested
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_nested_ranks_by_a_walk_over_the_devices(
     data: st.DataObject, make: SimpleNamespace

@@ -13,7 +13,7 @@ from pipeplan.core.plan import Plan, Stage
 from pipeplan.core.routing import Route, micro_batch_paths, routes, routing_cycle
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_routes_are_fair_and_local_first(data: st.DataObject, make: SimpleNamespace) -> None:
     cluster = data.draw(make.clusters(16))
@@ -48,7 +48,7 @@ def test_routes_are_fair_and_local_first(data: st.DataObject, make: SimpleNamesp
         size *= level.children
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_one_cycle_meets_every_share_exactly(data: st.DataObject, make: SimpleNamespace) -> None:
     cluster = data.draw(make.clusters(10))

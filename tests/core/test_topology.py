@@ -129,7 +129,7 @@ def naive_batch(problem: Problem, plan: Plan, period: float) -> float:
     return total + max(naive_full_sync(problem, stage) for stage in plan.stages)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_every_figure_is_that_of_the_naive_writing(
     data: st.DataObject, make: SimpleNamespace
