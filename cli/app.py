@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from pipeplan import __version__
 from pipeplan.cli.errors import guarded
+from pipeplan.cli.output import tolerant_stdout
 from pipeplan.cli.several import gather
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -91,4 +92,5 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    tolerant_stdout()
     app(prog_name="pipeplan")

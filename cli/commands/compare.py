@@ -41,7 +41,7 @@ def command(
     """
     from pipeplan.cli.errors import EXIT_FALSE
     from pipeplan.cli.inputs import loaded
-    from pipeplan.core.jsontext import dump_json
+    from pipeplan.cli.output import print_json
     from pipeplan.validation.crosscheck import crosscheck
 
     names = _backends(backends)
@@ -58,7 +58,7 @@ def command(
         else:
             _show(profile, problem, claims, verdict)
     if as_json:
-        print(dump_json({"agree": agree, "instances": documents}), end="")
+        print_json({"agree": agree, "instances": documents})
     if not agree:
         raise typer.Exit(EXIT_FALSE)
 

@@ -70,17 +70,16 @@ def command(
     """
     from pipeplan.cli.answer import given_file
     from pipeplan.cli.errors import EXIT_FALSE
-    from pipeplan.cli.search import find
-    from pipeplan.core.jsontext import dump_json
+    from pipeplan.cli.output import print_json
 
     problem, brought = _brought(question, profile, stages, plan, rank_map)
     file = given_file(problem, brought)
     broken = _broken(problem, brought)
-    best = find(problem, backend, search) if optimum else None
+    best, missing = _optimum(problem, backend, search) if optimum else (None, "")
     if as_json:
-        print(dump_json(_document(file, broken, best)), end="")
+        print_json(_document(file, broken, best, missing))
     else:
-        _show(file, broken, best)
+        _show(file, broken, best, missing)
     if broken:
         raise typer.Exit(EXIT_FALSE)
 
@@ -116,19 +115,36 @@ def _brought(
     return problem, plan_of_stages(problem, stages, rank_map)
 
 
+def _optimum(
+    problem: "Problem", backend: BackendName, search: Search
+) -> "tuple[SolveResult | None, str]":
+    """The best plan, or why nobody could look for it: the one brought is priced anyway."""
+    from pipeplan.cli.search import find
+    from pipeplan.core.errors import BackendUnavailableError, TooLargeError
+
+    try:
+        return find(problem, backend, search), ""
+    except (BackendUnavailableError, TooLargeError) as error:
+        return None, str(error)
+
+
 def _broken(problem: "Problem", plan: "Plan") -> tuple[str, ...]:
     from pipeplan.core.check import violations
 
     return violations(problem, plan, scope=False)
 
 
-def _show(file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None") -> None:
+def _show(
+    file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None", missing: str
+) -> None:
     from pipeplan.cli.next_steps import solve_instead, typed
     from pipeplan.cli.render.brought import distance_lines, violation_lines
     from pipeplan.cli.render.plan import plan_page
     from pipeplan.cli.render.terminal import show
 
     notes = [*violation_lines(broken), *distance_lines(file, best)]
+    if missing:
+        notes.append(f"No best plan to compare with: {missing}")
     # Without the optimum, or with a question that stands in a plan file alone, there is nothing to
     # solve from this command line.
     steps = solve_instead(typed()) if best is not None and "--plan" not in typed() else []
@@ -136,7 +152,7 @@ def _show(file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None")
 
 
 def _document(
-    file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None"
+    file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None", missing: str
 ) -> dict[str, Any]:
     from pipeplan.cli.render.brought import distance
     from pipeplan.core.codec import plan_to_dict
@@ -155,6 +171,7 @@ def _document(
             "seconds": best.stats.seconds,
             "explanation": best.explanation or None,
         },
+        "no_optimum": missing or None,
         "distance": None if best is None else distance(file, best),
         "plan": plan_to_dict(file),
     }

@@ -1,6 +1,5 @@
 """`pipeplan profiles`: what can be planned without any file of one's own."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -18,11 +17,12 @@ def command(
 
     Their names stand wherever a PROFILE is wanted: pipeplan solve vgg16 -n 8 2 -b 4GiB/s 2GiB/s
     """
+    from pipeplan.cli.output import print_json
     from pipeplan.models.profiles import list_profiles
 
     found = list_profiles()
     if as_json:
-        print(json.dumps([asdict(x) for x in found], indent=1, ensure_ascii=False))
+        print_json([asdict(x) for x in found])
         return
     from pipeplan.cli.render.profiles import profiles_table
     from pipeplan.cli.render.terminal import show

@@ -37,7 +37,7 @@ def command(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Start torchrun on this machine with all ranks of the plan, and train.
+    """Start torchrun here with all ranks of the plan, and train.
 
     Prints each step's loss beside that of single-process training, and the time of each stage and
     the period beside the predicted ones. Exit code 1 where the losses differ.

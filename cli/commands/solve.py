@@ -50,6 +50,7 @@ def command(
     """
     from pipeplan.cli.answer import answer_to_dict, plan_file
     from pipeplan.cli.inputs import asked_profile, loaded, writable
+    from pipeplan.cli.output import print_json
     from pipeplan.cli.search import find
     from pipeplan.core.codec import plan_to_dict
     from pipeplan.core.jsontext import dump_json, write_text
@@ -63,7 +64,7 @@ def command(
     if file is not None and output is not None:
         write_text(output, dump_json(plan_to_dict(file)), force=force)
     if as_json:
-        print(dump_json(answer_to_dict(problem, result, file, backend)), end="")
+        print_json(answer_to_dict(problem, result, file, backend))
     elif file is not None:
         _show(file, path, output)
     else:

@@ -20,7 +20,7 @@ def command(
         bool, typer.Option("--each", help="One line for every parameter, not only the worst.")
     ] = False,
 ) -> None:
-    """Check that the stages, one after the other, equal the original model.
+    """Check that the stages chained equal the original model.
 
     Results, loss, the gradient of every parameter and the buffers, in training and in evaluation
     mode, in one process on the CPU. Runs the package's code and the model's factory. Exit code 1

@@ -13,8 +13,9 @@ from pipeplan.core.plan import Plan
 __all__ = ["IDLE", "Servers"]
 
 IDLE: Final = "-"
-_MOST_DRAWN: Final = 32
-"""Servers drawn rank by rank; of more, each is one line of ranges."""
+_MOST_SERVERS: Final = 32
+_MOST_RANKS: Final = 512
+"""Up to these many, ranks are drawn one by one; beyond, each server is one line of ranges."""
 
 
 class Servers:
@@ -25,7 +26,7 @@ class Servers:
         self.plan = plan
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.cluster.servers > _MOST_DRAWN:
+        if self.cluster.servers > _MOST_SERVERS or self.cluster.devices > _MOST_RANKS:
             yield from self._ranges()
         else:
             yield from self._drawn(options.max_width)

@@ -198,3 +198,20 @@ def test_the_published_15_1_and_its_rank_map(run: Run) -> None:
     )
     assert ran.code == 0
     assert "2.2 % slower than the best joint plan: 44.668 ms against 43.709 ms" in ran.out
+
+
+def test_without_an_optimum_a_plan_still_has_its_price(
+    run: Run, chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeplan.core.errors import TooLargeError
+
+    def too_large(*_: object) -> None:
+        raise TooLargeError("more than 7 ideals")
+
+    monkeypatch.setattr("pipeplan.cli.search.find", too_large)
+    ran = run("evaluate", chain, *CLUSTER, "--stages", "0-4:1")
+    assert ran.code == 0
+    assert "No best plan to compare with: more than 7 ideals" in ran.out
+    document = json.loads(run("evaluate", chain, *CLUSTER, "--stages", "0-4:1", "--json").out)
+    assert document["no_optimum"] == "more than 7 ideals"
+    assert document["objective_ms"] == pytest.approx(82.0)

@@ -1,6 +1,7 @@
 """The command line as a process: pipes, signals, modules."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -113,3 +114,25 @@ def test_what_ends_soon_needs_no_progress(monkeypatch: pytest.MonkeyPatch) -> No
     with progress.reporting("dp"):
         pass
     assert stream.getvalue() == ""
+
+
+def test_a_terminal_that_knows_ascii_alone(tmp_path: Path) -> None:
+    layers = (
+        "caf\u00e9\u4e2d -- Linear(8, 8) -- forward_compute_time=1.0, backward_compute_time=1.0, "
+        "activation_size=4.0, parameter_size=0.0\n"
+    )
+    path = tmp_path / "p.txt"
+    path.write_text(layers, encoding="utf-8")
+    for flags in ((), ("--json",)):
+        ran = subprocess.run(
+            [sys.executable, "-m", "pipeplan", "solve", str(path), "-n", "2", "-b", "1", *flags],
+            capture_output=True,
+            env={**environment(), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+            check=True,
+        )
+        text = ran.stdout.decode("ascii")
+        if flags:
+            layer = json.loads(text)["plan"]["stages"][0]["layers"]
+            assert layer == ["caf\u00e9\u4e2d"]
+        else:
+            assert "caf\\xe9\\u4e2d" in text

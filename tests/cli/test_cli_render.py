@@ -74,6 +74,7 @@ PLANS = {
     "long names": file(
         Cluster.of([8, 2], [4e9, 2e9]), ((9, 14), (3, 2)), net=graph(prefix="model.encoder." * 4)
     ),
+    "one large server": file(Cluster.of([600], [4e9]), ((6, 400), (6, 100))),
     "large servers": file(Cluster.of([64, 2], [4e9, 2e9]), ((6, 100), (6, 28))),
 }
 
@@ -95,7 +96,7 @@ def test_every_rank_is_drawn_once_with_its_stage(name: str, width: int) -> None:
         out.print(Servers(cluster, plan.plan))
     text = captured.get()
     found: dict[int, str] = {}
-    if cluster.servers > 32:
+    if cluster.servers > 32 or cluster.devices > 512:
         for stage, listed in re.findall(r"(stage \d+|idle) on ([0-9, \n-]+?)(?:;|$)", text, re.M):
             for piece in listed.replace("\n", " ").split(","):
                 first, _, last = piece.strip().partition("-")

@@ -1,0 +1,20 @@
+"""What programs read: one JSON document on stdout, whatever the terminal's encoding."""
+
+import json
+import sys
+from typing import Any
+
+__all__ = ["print_json", "tolerant_stdout"]
+
+
+def print_json(value: Any) -> None:
+    """Print a document; where stdout cannot hold every character, escaped as JSON allows."""
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, indent=1, ensure_ascii=not unicode, allow_nan=False))
+
+
+def tolerant_stdout() -> None:
+    """Let stdout print what its encoding cannot, escaped, instead of failing half-way."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
