@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from pipeplan.core.errors import PipeplanError
 from pipeplan.models.capture.effects import groups_of
 from pipeplan.models.capture.graph import CapturedGraph, CapturedInput, CapturedNode, Ref
-from pipeplan.models.capture.recorder import KeepWholeError, Recorder, _spec
+from pipeplan.models.capture.notebook import spec_of
+from pipeplan.models.capture.recorder import KeepWholeError, Recorder
 from pipeplan.models.capture.skeleton import fake_inputs, fake_mode, preserved, skeleton
 from pipeplan.models.capture.values import map_leaves, with_paths
 
@@ -66,9 +67,9 @@ def capture(
             raise CaptureError(f"there is no module {path!r} to keep whole")
     whole = dict.fromkeys(keep_whole, "as asked")
     messages: list[str] = []
-    attempt = _without_memory(module, args, kwargs, whole)
-    if attempt is None:
-        attempt = _for_real(module, args, kwargs, whole, messages)
+    attempt = _without_memory(module, args, kwargs, whole, messages)
+    if isinstance(attempt, str):
+        attempt = _for_real(module, args, kwargs, whole, messages, attempt)
     messages = [
         *(f"{path} is kept whole: {why}" for path, why in whole.items() if path not in keep_whole),
         *messages,
@@ -77,8 +78,9 @@ def capture(
 
 
 def _without_memory(
-    module: nn.Module, args: Any, kwargs: Any, whole: dict[str, str]
-) -> _Attempt | None:
+    module: nn.Module, args: Any, kwargs: Any, whole: dict[str, str], messages: list[str]
+) -> _Attempt | str:
+    """An attempt that worked, or why there is none; any failure may be for want of values."""
     while len(whole) < _MAX_WHOLE:
         mode = fake_mode()
         copy = skeleton(module, mode)
@@ -88,22 +90,29 @@ def _without_memory(
                 return _run(copy, made[0], made[1], whole, fixed_values=False, needs_values=False)
         except KeepWholeError as error:
             if not error.scope:
-                return None
+                return error.reason
             whole[error.scope] = error.reason
-        except Exception:
-            # Any failure may be for want of values; the run with real tensors tells.
-            return None
-    return None
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            if not whole:
+                messages.append(f"captured with its own tensors, for without memory: {reason}")
+            return reason
+    return "too many modules would have to be kept whole"
 
 
 def _for_real(
-    module: nn.Module, args: Any, kwargs: Any, whole: dict[str, str], messages: list[str]
+    module: nn.Module,
+    args: Any,
+    kwargs: Any,
+    whole: dict[str, str],
+    messages: list[str],
+    reason: str,
 ) -> _Attempt:
     tensors = [*module.parameters(), *module.buffers()]
     if any(tensor.is_meta for tensor in tensors):
         raise CaptureError(
-            "the model's code needs values of tensors, and it was built without memory (meta "
-            "device): build it with its weights"
+            "the model was built without memory (meta device), and cannot be followed so: "
+            f"{reason}; build it with its weights"
         )
     fixed = False
     while len(whole) < _MAX_WHOLE:
@@ -156,8 +165,8 @@ def _run(
             result = module(*args, **kwargs)
     finally:
         recorder.remove_hooks()
-    inputs = tuple(CapturedInput(name, path, _spec(tensor)) for name, path, tensor in named)
-    return _Attempt(recorder, inputs, recorder.refs_in(result), needs_values)
+    inputs = tuple(CapturedInput(name, path, spec_of(tensor)) for name, path, tensor in named)
+    return _Attempt(recorder, inputs, recorder.result_of(result), needs_values)
 
 
 @contextmanager
@@ -203,16 +212,10 @@ def _input_names(
 
 
 def _finish(module: nn.Module, attempt: _Attempt, messages: tuple[str, ...]) -> CapturedGraph:
-    recorder = attempt.recorder
-    nodes = _pruned(recorder.nodes, attempt.output)
+    notes = attempt.recorder.notes
+    nodes = _pruned(notes.nodes, attempt.output)
     if not nodes:
         raise CaptureError("the model makes no call that can be placed")
-    written = {
-        ref.name: True
-        for node in nodes
-        for ref in node.mutates
-        if ref.kind == "buffer" and node.kind == "function"
-    }
     names: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
@@ -222,7 +225,7 @@ def _finish(module: nn.Module, attempt: _Attempt, messages: tuple[str, ...]) -> 
         output=attempt.output,
         training=module.training,
         tied={found[0]: tuple(found) for found in names.values() if len(found) > 1},
-        together=groups_of(nodes, tuple(recorder.memories.values()), written),
+        together=groups_of(nodes, tuple(notes.memories.values())),
         messages=messages,
         needs_values=attempt.needs_values,
     )

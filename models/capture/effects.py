@@ -1,6 +1,6 @@
 """Which captured nodes must share a device because of memory or weights, not of data flow alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeplan.models.capture.graph import CapturedNode
@@ -12,19 +12,19 @@ Group = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A node reads a memory through some values; it may overwrite it, or yield a view of it."""
+    """A node reads a memory by some names; it may overwrite it, and may give it new names."""
 
     node: str
     through: tuple[str, ...]
     writes: bool
-    views: bool
+    names: tuple[str, ...]
 
 
 @dataclass
 class Memory:
-    """One tensor's memory: which value first named it, and its uses in the order of the run."""
+    """One tensor's memory: the names it had first, and its uses in the order of the run."""
 
-    owner: str
+    names: tuple[str, ...]
     uses: list[Use] = field(default_factory=list)
 
     def order_matters(self) -> bool:
@@ -33,26 +33,20 @@ class Memory:
         A chain such as convolution, ReLU in place, view, linear needs no care: each reads what the
         one before it left. A reader before an overwrite, or one through an older view, does.
         """
-        fresh = {self.owner}
+        if not any(use.writes for use in self.uses):
+            return False
+        fresh = set(self.names)
         idle = True
         for use in self.uses:
             if not fresh.issuperset(use.through) or (use.writes and not idle):
-                return any(other.writes for other in self.uses)
-            if use.writes:
-                fresh = {use.node}
-            elif use.views:
-                fresh.add(use.node)
+                return True
+            fresh = set(use.names) if use.writes else fresh.union(use.names)
             idle = use.writes
         return False
 
 
-def groups_of(
-    nodes: Sequence[CapturedNode], memories: Sequence[Memory], mutated_buffers: Mapping[str, bool]
-) -> tuple[Group, ...]:
-    """Tuples with their items, memory overwritten under a reader, tied weights, and state.
-
-    A buffer is shared only where it is written outside the module that holds it.
-    """
+def groups_of(nodes: Sequence[CapturedNode], memories: Sequence[Memory]) -> tuple[Group, ...]:
+    """Tuples with their items, memory overwritten under a reader, tied weights, and constants."""
     groups: list[Group] = []
     items: dict[str, list[str]] = {}
     owners: dict[str, list[str]] = {}
@@ -61,9 +55,6 @@ def groups_of(
             items.setdefault(node.args[0].name, []).append(node.id)
         for name in node.parameters:
             owners.setdefault(name, []).append(node.id)
-        for name in node.buffers:
-            if mutated_buffers.get(name):
-                owners.setdefault(name, []).append(node.id)
     groups += [((producer, *ids), "a tuple and its items") for producer, ids in items.items()]
     for memory in memories:
         if memory.order_matters():
@@ -72,8 +63,7 @@ def groups_of(
     for name, users_of in owners.items():
         users = tuple(dict.fromkeys(users_of))
         if len(users) > 1:
-            what = "shared buffer" if name in mutated_buffers else "tied weights"
-            groups.append((users, f"{what} {name}"))
+            groups.append((users, f"tied weights {name}"))
     constants = {node.id for node in nodes if node.is_constant}
     readers: dict[str, list[str]] = {}
     for node in nodes:

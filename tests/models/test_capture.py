@@ -303,6 +303,25 @@ def test_an_overwrite_through_a_view_is_seen() -> None:
     assert {"getitem", "add_", "mul"} <= set(reasons(graph)[WELDED])
 
 
+def test_items_overwritten_in_place_are_free_too() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        first, second = self.a(x).chunk(2, 0)
+        return self.r(first * 1) + second
+
+    assert WELDED not in reasons(in_place(forward))
+    overwriting = in_place(lambda self, x: self.r(torch.max(self.a(x), 0)[0]) + 1)
+    assert [r for r in reasons(overwriting)] == ["a tuple and its items"]
+
+
+def test_iterating_over_a_tensor() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        first, second = self.a(x)
+        return first * 2 + sum(row for row in x * 1) + second
+
+    graph = check(Run(forward, a=nn.Linear(3, 3)), x23())
+    assert [n.id for n in graph.nodes if n.target.endswith("unbind")] == ["unbind", "unbind_1"]
+
+
 def test_buffers_that_the_model_writes() -> None:
     def forward(self: Any, x: Tensor) -> Tensor:
         before = self.a(x) * self.count
@@ -313,7 +332,7 @@ def test_buffers_that_the_model_writes() -> None:
     module.register_buffer("count", torch.zeros(1))
     graph = capture(module, x23())
     assert float(module.count) == 0
-    assert reasons(graph)["shared buffer count"] == ("mul", "add_")
+    assert reasons(graph)[WELDED] == ("mul", "add_", "add")
     assert graph.by_id["add"].args[1] == Ref("node", "add_")
 
 
@@ -352,6 +371,8 @@ def cast(self: Any, x: Tensor) -> Tensor:
     ("function", "message", "needs_values"),
     [
         (branching, "depends on values of tensors", True),
+        (lambda self, x: self.a(x[x[:, 0] > -9]), "depends on values of tensors", True),
+        (lambda self, x: self.a(x) * x.nonzero().shape[0], "depends on values", True),
         (lambda self, x: Doubling.apply(self.a(x)), "its own backward", False),
         (detached, "without gradients", False),
         (cast, "autocast", False),

@@ -262,15 +262,15 @@ def test_errors_of_the_whole_file(text: str, message: str) -> None:
     ],
 )
 def test_hostile_text_is_refused_or_read_in_linear_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with suppress(ProfileError):
         read(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_many_inputs_of_one_layer_stay_linear() -> None:
     rows = [layer("z", "Sum")]
     rows += [layer(f"i{k}", "Input", **ZERO) + f"\n\ti{k} -- z" for k in range(5000)]
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(read("\n".join(rows)).graph.inputs) == 5000
-    assert time.perf_counter() - start < 4
+    assert time.process_time() - start < 4

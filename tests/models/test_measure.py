@@ -42,12 +42,12 @@ class Sleeper(nn.Module):
 def test_times_are_those_of_each_layer() -> None:
     graph = measure(nn.Sequential(nn.Linear(4, 4), Sleeper(), nn.Linear(4, 4)), torch.randn(2, 4))
     nap = graph.layers[graph.index["1"]]
-    assert 20 <= nap.forward_ms < 60
-    assert 30 <= nap.backward_ms < 90
+    assert nap.forward_ms >= 20
+    assert nap.backward_ms >= 30
     for name in ("0", "2"):
         linear = graph.layers[graph.index[name]]
-        assert 0 < linear.forward_ms < 20
-        assert 0 < linear.backward_ms < 20
+        assert 0 < linear.forward_ms < nap.forward_ms
+        assert 0 < linear.backward_ms < nap.backward_ms
     assert graph.metadata["method"] == "measured"
     assert graph.metadata["device"].startswith("cpu")
     assert graph.metadata["repeats"] == 3

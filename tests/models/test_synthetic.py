@@ -33,10 +33,10 @@ def test_random_dag_is_one_piece_with_the_sources_asked_for(seed: int, sources: 
 
 
 def test_ten_thousand_layers_build_in_seconds() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     graph = transformer(10_000)
     assert len(graph) == 10_002
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_no_layers_is_an_error() -> None:
