@@ -1,9 +1,9 @@
 """The command line: which commands there are, and the entry point `main`.
 
 To add a command, write `cli/commands/<name>.py` with a function `command` (its parameters, declared
-the Typer way, are the command line; its docstring is the help) and add its name to `COMMANDS`.
-Import nothing heavy at the top of such a module: `--help` imports all of them, and must stay fast.
-A module may also hold `SEVERAL_VALUES`, see `pipeplan.cli.several`. Errors need no handling there:
+the Typer way, are the command line; its docstring is the help) and add its name and summary to
+`COMMANDS`. Import nothing heavy at the top of such a module: its `--help` must stay fast. It may
+also hold `SEVERAL_VALUES`, see `pipeplan.cli.several`. Errors need no handling there:
 `pipeplan.cli.errors.guarded` turns them into one message and an exit code.
 """
 
@@ -21,17 +21,19 @@ from pipeplan.cli.several import gather
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: Final = (
-    "solve",
-    "show",
-    "evaluate",
-    "compare",
-    "generate",
-    "verify",
-    "run",
-    "profiles",
-)
-"""Commands in the order in which `--help` lists them; each is `pipeplan.cli.commands.<name>`."""
+COMMANDS: Final = {
+    "solve": "Find the best plan of a network on a cluster.",
+    "show": "Show a plan: stages, ranks, servers, what limits it.",
+    "evaluate": "Price a plan you bring, beside the best one.",
+    "compare": "Solve with several backends; they must agree.",
+    "generate": "Write stage modules, rank map and launch files.",
+    "verify": "Check that the stages chained equal the original model.",
+    "run": "Start torchrun here with all ranks of the plan, and train.",
+    "simulate": "Run a plan as discrete events: period, bubbles, memory, timeline.",
+    "profiles": "List the packaged profiles.",
+}
+"""Commands in the order in which `--help` lists them, each with its summary: the first line of the
+docstring of `pipeplan.cli.commands.<name>.command`."""
 
 
 class _Command(TyperCommand):
@@ -47,6 +49,11 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands from the table, so that `pipeplan --help` imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:

@@ -1,0 +1,3 @@
+"""One self-contained HTML page about a plan."""
+
+__all__: list[str] = []
