@@ -13,6 +13,7 @@ from pipeplan.codegen.program import (
     Member,
     Operation,
     Place,
+    Precision,
     Program,
     ProgramInput,
     StateRef,
@@ -206,7 +207,8 @@ def _argument(call: c.CapturedCall, value: Any) -> Argument:
         case c.Named(name=name):
             if not _NAME.fullmatch(name):
                 raise _error(call, "a constant of torch has no plain name", name)
-            return TorchConstant(f"torch.{name}")
+            floating = name in ("float32", "float16", "bfloat16")
+            return Precision(f"torch.{name}") if floating else TorchConstant(f"torch.{name}")
         case None | bool() | float():
             return value
         case int():

@@ -24,8 +24,8 @@ MODULE_NAMES: Final = _words(
     call_super_init children compile cpu cuda device double dump_patches eval extra_repr float
     forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules
     mtia named_buffers named_children named_modules named_parameters original_name parameters
-    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook
-    register_full_backward_hook register_full_backward_pre_hook
+    precision register_backward_hook register_buffer register_forward_hook
+    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
     register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module
     register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
     set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu

@@ -15,6 +15,7 @@ __all__ = [
     "Member",
     "Operation",
     "Place",
+    "Precision",
     "Program",
     "ProgramInput",
     "StateRef",
@@ -70,13 +71,21 @@ class TorchConstant:
 
 
 @dataclass(frozen=True, slots=True)
+class Precision:
+    """A floating type by its checked name, which double precision of the whole stage replaces."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A device: that of the stage, whatever the model was captured on."""
 
 
 Argument: TypeAlias = Any
 """What an operation is given: None, bool, int, float, str, Ellipsis, ValueRef, StateRef,
-TrainingFlag, TorchConstant, Place, and tuples, lists, slices and text-keyed dicts of them."""
+TrainingFlag, TorchConstant, Precision, Place, and tuples, lists, slices and text-keyed dicts of
+them."""
 
 Form = Literal[
     "module", "function", "method", "infix", "prefix", "subscript", "property", "alias", "constant"

@@ -13,6 +13,7 @@ from pipeplan.codegen.program import (
     Member,
     Operation,
     Place,
+    Precision,
     Program,
     StateRef,
     StateTensor,
@@ -57,6 +58,8 @@ class _Writer:
                 return "self.training"
             case TorchConstant(name=name):
                 return name
+            case Precision(name=name):
+                return f"self.precision({name})"
             case Place():
                 return "self.device"
             case None | bool() | int():
@@ -200,7 +203,7 @@ def _header(writer: _Writer, stages: int, ranks: str) -> list[str]:
         writer.state
         or any(x.startswith("torch.") for x in sources)
         or any(
-            isinstance(leaf, TorchConstant)
+            isinstance(leaf, TorchConstant | Precision)
             for op in stage.operations
             for leaf in leaves_in((op.args, dict(op.kwargs)))
         )

@@ -136,6 +136,8 @@ class Replicas:
         share = micro_batches / all_micro_batches
         with torch.no_grad():
             for name, buffer in self._stage.named_buffers():
+                if not buffer.numel():
+                    continue
                 if buffer.is_floating_point() or buffer.is_complex():
                     weighted = buffer * share
                 elif buffer.dtype == torch.bool:

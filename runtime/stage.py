@@ -24,12 +24,24 @@ class StageModule(nn.Module):
     RETURNS: ClassVar[tuple[str, ...]]
     ORIGINAL: ClassVar[Mapping[str, str]]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._like: torch.Tensor
+        # Empty: it follows `.to(...)`, so that a stage without weights knows where it is, too.
+        self.register_buffer("_like", torch.empty(0), persistent=False)
+
     @property
     def device(self) -> torch.device:
-        """Where the stage's tensors are; the default device for a stage without any."""
-        for tensor in (*self.parameters(), *self.buffers()):
-            return tensor.device
-        return torch.get_default_device()
+        """Where the stage's tensors are made."""
+        return self._like.device
+
+    def precision(self, captured: torch.dtype) -> torch.dtype:
+        """A floating type as captured, or float64 where the whole stage was made double.
+
+        A capture cannot tell `x.dtype` from a type written out; for a run in double precision,
+        which is made to check results, either has to be double.
+        """
+        return torch.float64 if self._like.dtype == torch.float64 else captured
 
     def original_name(self, own: str) -> str:
         """Name in the original's state dict of an entry of this stage's own."""
@@ -44,12 +56,11 @@ class StageModule(nn.Module):
         Raises RuntimeError, as torch does, where entries are missing or of other shapes.
         """
         own = self.state_dict(keep_vars=True)
-        if own and not own.keys() <= state_dict.keys():
-            originals = {name: self.original_name(name) for name in own}
-            if originals.keys() and set(originals.values()) <= state_dict.keys():
-                state_dict = {name: state_dict[original] for name, original in originals.items()}
-        elif own:
+        originals = {name: self.original_name(name) for name in own}
+        if own.keys() <= state_dict.keys():
             state_dict = {name: state_dict[name] for name in own}
+        elif set(originals.values()) <= state_dict.keys():
+            state_dict = {name: state_dict[original] for name, original in originals.items()}
         return super().load_state_dict(state_dict, strict, assign)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
