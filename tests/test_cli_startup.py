@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from pipeplan.cli.app import COMMANDS
+
 HEAVY = {"ortools", "torch", "pandas", "numpy", "networkx"}
 
 
@@ -24,10 +28,24 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys"
     )
     found = _imported(code)
-    assert "pipeplan.cli.commands.solve" in found
+    assert "pipeplan.cli.app" in found
     assert not HEAVY & found
     # Rich takes longer than all the rest; help is plain.
     assert "rich.console" not in found
+    assert not [name for name in found if name.startswith("pipeplan.cli.commands.")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_s_help_imports_nothing_heavy(name: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['pipeplan', {name!r}, '--help']\n"
+        "from pipeplan.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    assert left.code in (0, None)\n"
+        "import sys"
+    )
+    found = _imported(code)
+    assert f"pipeplan.cli.commands.{name}" in found
+    assert not HEAVY & found
 
 
 def test_the_public_api_is_lazy() -> None:

@@ -86,7 +86,6 @@ def test_options_are_frozen(name: str) -> None:
 
 def test_commands_are_frozen() -> None:
     assert set(COMMANDS) <= set(EVERY_COMMAND)
-    assert len(set(COMMANDS)) == len(COMMANDS)
     assert set(OPTIONS) <= set(COMMANDS)
 
 
@@ -96,6 +95,6 @@ def test_every_command_explains_itself(name: str) -> None:
     summary = inspect.getdoc(module.command)
     assert summary
     first = summary.splitlines()[0]
+    assert COMMANDS[name] == first
     assert first.endswith(".")
-    # Longer ones are cut off in the list of `pipeplan --help`.
-    assert len(first) <= 62, first
+    assert len(first) <= 66, "one line of `pipeplan --help` at 80 columns"
