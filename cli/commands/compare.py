@@ -84,9 +84,14 @@ def _claim(problem: "Problem", backend: Any, search: Search) -> "Claim":
     from pipeplan.validation.crosscheck import Claim
 
     try:
-        return Claim(backend, find(problem, backend, search))
+        result = find(problem, backend, search)
     except (BackendUnavailableError, ProblemError) as error:
         return Claim(backend, None, str(error))
+    answered = result.stats.backend
+    if backend != "auto" and not answered.startswith(backend):
+        # Another's answer under this name would agree with that other's row and prove nothing.
+        return Claim(backend, None, f"the answer came from {answered}, not from {backend}")
+    return Claim(backend, result)
 
 
 def _show(profile: str, problem: "Problem", claims: "list[Claim]", verdict: "Verdict") -> None:

@@ -60,3 +60,16 @@ def test_a_backend_that_cannot_answer_is_a_row_of_its_own(
     assert ran.code == 0
     assert "dp: dp cannot run here" in ran.out
     assert "Nothing to compare" in ran.out
+
+
+def test_an_answer_of_someone_else_does_not_count(
+    run: Run, chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeplan.cli import search
+
+    honest = search.find
+    monkeypatch.setattr(search, "find", lambda problem, _, asked: honest(problem, "dp", asked))
+    ran = run("compare", chain, *CLUSTER, "--backends", "dp,milp")
+    assert ran.code == 0
+    assert "milp: the answer came from dp, not from milp" in ran.out
+    assert "Nothing to compare" in ran.out
