@@ -10,7 +10,8 @@ from pipeplan.core.graph import LayerGraph
 from pipeplan.core.jsontext import parse_json
 from pipeplan.core.textfile import read_text
 from pipeplan.models.formats.foreign import recognise
-from pipeplan.models.formats.graph_txt import looks_like_graph_txt, parse_graph_txt
+from pipeplan.models.formats.graph_txt import parse_graph_txt
+from pipeplan.models.formats.graph_txt_lines import looks_like_graph_txt
 from pipeplan.models.formats.profile_json import PROFILE_SCHEMA, parse_profile
 from pipeplan.models.formats.suspicions import suspicions
 from pipeplan.models.profiles import packaged_names, packaged_path
