@@ -1,7 +1,8 @@
 """All ideals (down-closed layer sets) of a graph, with the sums that every cost needs, as arrays.
 
 The graph comes contracted (`solver.reduce`): layers that must share a stage form one block, so that
-no ideal separates them. Times are integer ticks, so that sums do not depend on their order; bytes are exact.
+no ideal separates them. Times are integer ticks, so that sums do not depend on their order; bytes
+are exact.
 """
 
 from collections.abc import Sequence
@@ -33,8 +34,8 @@ class IdealTable:
     """Ideals in an order in which subsets come first; index 0 is empty, the last is everything.
 
     `compute_ms`, `parameter_bytes`, `cut_bytes` (what crosses to the complement), `kept_bytes` and
-    `input_bytes` (network inputs read by the ideal) are sums over each ideal; differences of two are
-    the sums of the stage between them, but for `cut_bytes`.
+    `input_bytes` (network inputs read by the ideal) are sums over each ideal; differences of two
+    are the sums of the stage between them, but for `cut_bytes`.
     """
 
     reduced: ReducedGraph
