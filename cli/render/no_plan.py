@@ -43,7 +43,8 @@ def no_plan_page(
             yield Text(
                 f"The smallest memory that would do: {format_bytes(needed)} ({needed} bytes)."
             )
-        yield _largest_layer(problem)
+        if problem.cost_model != "pipedream":  # Its memory rule is the original's, not this one.
+            yield _largest_layer(problem)
     if next_steps:
         yield Text()
         yield Text("Next", style="bold")
