@@ -1,10 +1,14 @@
 """One call for every backend: `solve`."""
 
+from dataclasses import replace
+
+from pipeplan.core.errors import ProblemError
 from pipeplan.core.problem import Problem
 from pipeplan.solver.judge import judge
 from pipeplan.solver.options import BackendName, SolveOptions
-from pipeplan.solver.outcome import Progress
+from pipeplan.solver.outcome import Outcome, Progress
 from pipeplan.solver.result import SolveResult
+from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve"]
 
@@ -17,15 +21,58 @@ def solve(
 ) -> SolveResult:
     """Find the best plan and what is proven of it.
 
-    Raises BackendBugError where a backend's claim does not hold, TooLargeError where a backend's
-    stated limit is reached, BackendUnavailableError where it cannot run here. Ctrl-C ends the
-    search and returns the best plan so far.
+    `auto` uses the dp where the graph has few enough ideals for it, else cpsat, started from the
+    best plan along a line. Raises BackendBugError where a backend's claim does not hold,
+    TooLargeError where a backend's stated limit is reached, BackendUnavailableError where it cannot
+    run here. Ctrl-C ends the search and returns the best plan so far.
     """
-    chosen = options or SolveOptions()
+    return judge(problem, _outcome(problem, backend, options or SolveOptions(), progress))
+
+
+def _outcome(
+    problem: Problem, backend: BackendName, options: SolveOptions, progress: Progress | None
+) -> Outcome:
+    # Each backend is imported where it is chosen: ortools alone takes most of a second.
     if backend == "exhaustive":
         from pipeplan.solver.backends.exhaustive import solve_exhaustive
 
-        return judge(problem, solve_exhaustive(problem))
+        return solve_exhaustive(problem)
+    if backend == "cpsat":
+        from pipeplan.solver.backends.cpsat.backend import solve_cpsat
+
+        return solve_cpsat(problem, options, progress)
+    if backend == "milp":
+        from pipeplan.solver.backends.milp.backend import solve_milp
+
+        return solve_milp(problem, options, progress)
     from pipeplan.solver.backends.dp.backend import solve_dp
 
-    return judge(problem, solve_dp(problem, chosen, progress))
+    if backend == "dp":
+        return solve_dp(problem, options, progress)
+    watch = Stopwatch(options.time_limit_s)
+    try:
+        return solve_dp(problem, options, progress)
+    except ProblemError as refusal:
+        # Too many ideals, or a demand that the dp does not know.
+        return _beyond_dp(problem, options, progress, watch, refusal)
+
+
+def _beyond_dp(
+    problem: Problem,
+    options: SolveOptions,
+    progress: Progress | None,
+    watch: Stopwatch,
+    refusal: ProblemError,
+) -> Outcome:
+    from pipeplan.solver.backends.cpsat.backend import solve_cpsat
+
+    left = watch.share(1)
+    if left is not None:
+        options = replace(options, time_limit_s=max(left, 0.1))
+    try:
+        outcome = solve_cpsat(problem, options, progress)
+    except ProblemError:
+        # Neither knows the problem: the first refusal says why, and what to ask instead.
+        raise refusal from None
+    notes = (*outcome.stats.notes, f"dp: {refusal}")
+    return replace(outcome, stats=replace(outcome.stats, notes=notes))

@@ -1,5 +1,7 @@
 """The dp backend: exact over the ideals, for every scope and cost model."""
 
+from typing import Final
+
 from pipeplan.core.cost import evaluate
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
@@ -7,13 +9,19 @@ from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
 from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
 from pipeplan.solver.backends.dp.memory_floor import smallest_memory_bytes
 from pipeplan.solver.backends.dp.nested import solve_nested
+from pipeplan.solver.backends.dp.pairs import usable
 from pipeplan.solver.ideals import IdealTable, enumerate_ideals
+from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
 from pipeplan.solver.reduce import reduce_graph
 from pipeplan.solver.result import Limit, Stats, Status
 
 __all__ = ["solve_dp"]
+
+
+_HINT_FROM: Final = 2000
+"""Ideals beyond which a plan along a line is worth its second: it saves most of the search."""
 
 
 def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None = None) -> Outcome:
@@ -25,10 +33,17 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     if problem.cost_model == "pipedream":
         return solve_nested(problem, None, clock)
     reduced = reduce_graph(problem)
-    table = _without_forbidden(problem, enumerate_ideals(reduced))
+    table = usable(problem, enumerate_ideals(reduced))
+    if table is None:
+        return Outcome(
+            Status.INFEASIBLE,
+            Stats("dp", clock.seconds, notes=reduced.notes),
+            explanation="a forced cut separates layers that must stay together, or contradicts "
+            "another cut",
+        )
     if problem.scope == "nested":
         return solve_nested(problem, table, clock)
-    state = JointState()
+    state = JointState(best=linear_plan(problem, reduced) if len(table) > _HINT_FROM else None)
     limit: Limit | None = None
     try:
         search_joint(problem, table, state, gap=options.gap, clock=clock, progress=progress)
@@ -52,15 +67,6 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
         bound_ms=state.bound_ms,
         limit=None if proven else limit or Limit.GAP,
     )
-
-
-def _without_forbidden(problem: Problem, table: IdealTable) -> IdealTable:
-    """Forbidden cuts are ideals that the table lacks."""
-    gone = {table.index_of(cut) for cut in problem.constraints.forbidden_cuts} - {None}
-    if not gone:
-        return table
-    keep = [i not in gone for i in range(len(table))]
-    return table.take(keep)
 
 
 def _infeasible(problem: Problem, table: IdealTable, stats: Stats) -> Outcome:

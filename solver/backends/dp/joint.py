@@ -9,6 +9,7 @@ a prefix is dead once the work left exceeds what the ranks left can do in T.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -112,8 +113,10 @@ class JointSearch:
                     dead[labels.ideal] = True
                     labels = _rows(labels, np.flatnonzero(fresh))
                     self._kept[at] = labels
+            front = self._front(self._kept[at], at, track)
             for k in self._widths(width - at):
-                for grown in self._expand(self._kept[at], at, k, width, target):
+                self.clock.check()
+                for grown in self._expand(self._kept[at], front, at, k, width, target):
                     waiting[at + k].append(grown)
         return None if answer is None else self._plan(answer[1], answer[2])
 
@@ -155,7 +158,8 @@ class JointSearch:
         )
         return _rows(joined, self._survivors(joined, at, track))
 
-    def _survivors(self, labels: _Labels, at: int, track: bool) -> Ints:
+    def _key(self, labels: _Labels, at: int, track: bool) -> tuple[list[Ints], list[Floats]]:
+        """What tells states apart, and what is to be small within one."""
         # The last stage's width matters only where a port's border cuts it.
         straddles = np.zeros(len(labels.ideal), dtype=np.bool_)
         for port in self.layout.ports:
@@ -167,10 +171,14 @@ class JointSearch:
             state.append(labels.stages)
         elif track:
             loads.append(labels.stages.astype(np.float64))
+        return state, loads
+
+    def _survivors(self, labels: _Labels, at: int, track: bool) -> Ints:
+        state, loads = self._key(labels, at, track)
         return minimal(state, loads, ties=[labels.stages, labels.last, labels.parent])
 
     def _expand(
-        self, labels: _Labels, at: int, k: int, width: int, target: Target
+        self, labels: _Labels, front: Ints, at: int, k: int, width: int, target: Target
     ) -> Iterator[_Labels]:
         """All labels of one more stage of k ranks, in chunks, each chunk reduced."""
         if not len(labels.ideal):
@@ -180,15 +188,33 @@ class JointSearch:
         left = width - at - k
         need = table.compute_ms[-1] - left * copies * period
         geometry = self.layout.stage(at, k)
-        ceiling = table.compute_ms[labels.ideal] + period * geometry.replicas
-        for rows, nexts in self.pairs.between(
-            labels.ideal, need * (1 - 1e-13), ceiling, last=left == 0, chunk=_CHUNK
+        low = self.pairs.low(need * (1 - 1e-13), last=left == 0)
+        highs = self.pairs.highs(table.compute_ms[labels.ideal] + period * geometry.replicas)
+        track = target.fewest_stages or self._counts
+        for rows, nexts in chain(
+            self.pairs.local(labels.ideal, low, highs, _CHUNK),
+            self.pairs.across(labels.ideal, front, low, highs, _CHUNK),
         ):
-            self.clock.check()
             grown = self._filter(labels, rows, nexts, at, k, width, geometry, target)
             if grown is not None:
-                track = target.fewest_stages or self._counts
                 yield _rows(grown, self._survivors(grown, at + k, track))
+
+    def _front(self, labels: _Labels, at: int, track: bool) -> Ints:
+        """Rows that no other of their segment beats in all that later segments can notice."""
+        table = self.table
+        ideal = labels.ideal
+        state, loads = self._key(labels, at, track)
+        state[0] = self.pairs.segment[ideal]
+        loads = [
+            -table.compute_ms[ideal],
+            -table.parameter_bytes[ideal].astype(np.float64),
+            table.cut_bytes[ideal].astype(np.float64),
+            *loads,
+        ]
+        if self.problem.cluster.memory_bytes is not None:
+            loads.append(-table.kept_bytes[ideal].astype(np.float64))
+            loads.append(-table.input_bytes[ideal].astype(np.float64))
+        return np.sort(minimal(state, loads, ties=[labels.stages, ideal, labels.parent]))
 
     def _filter(
         self,

@@ -106,8 +106,13 @@ def search_joint(
     clock: Clock,
     progress: Progress | None,
 ) -> None:
-    """Fill `state` with the best plan and bound; it holds what was found if the clock stops it."""
+    """Fill `state` with the best plan and bound; it holds what was found if the clock stops it.
+
+    A plan in `state` to begin with is a hint.
+    """
     driver = _Driver(problem, table, clock, progress)
+    if state.best is not None and not problem.synchronous:
+        state.best_ms = evaluate(problem, state.best).period_ms
     if problem.synchronous:
         _batch(driver, state, gap)
     else:
@@ -122,6 +127,8 @@ def search_joint(
 def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) -> None:
     """Least period: climb from the floor until a plan exists, then close in from both ends."""
     state.bound_ms = max(state.bound_ms, driver.floor_ms)
+    # A plan that someone else found is likely the best: first ask whether any is better.
+    strict = state.best is None
     _start(driver, state)
     step = 0.02
     while state.best is None:
@@ -138,10 +145,11 @@ def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) 
             state.bound_ms = target
             step *= 2
         driver.report(state)
-    strict = False
+    hinted = not strict
     while not state.meets(gap) and state.bound_ms < state.best_ms:
         ratio = state.best_ms / state.bound_ms if state.bound_ms > 0 else math.inf
-        strict = not strict if ratio < 1.002 else False
+        strict = not strict if ratio < 1.002 or hinted else False
+        hinted = False
         if strict:
             target = state.best_ms * _STRICT
         elif ratio < 1.5:

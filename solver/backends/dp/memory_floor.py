@@ -26,10 +26,9 @@ def smallest_memory_bytes(problem: Problem, table: IdealTable) -> int | None:
     if count > 4096:
         return None
     pairs = Pairs(problem, table)
-    offsets, nexts = pairs.dense
+    before, nexts = pairs.all
     if len(nexts) > _MAX_PAIRS:
         return None
-    before = np.repeat(np.arange(count, dtype=np.int64), np.diff(offsets))
     weights = table.parameter_bytes[nexts] - table.parameter_bytes[before]
     best: int | None = None
     for block in block_sizes(problem):

@@ -103,7 +103,7 @@ def _leaf_pairs(problem: Problem, table: IdealTable) -> npt.NDArray[np.bool_]:
     count = len(table)
     out = np.zeros((count, count), dtype=np.bool_)
     for i in range(count):
-        out[i, pairs.supersets(i, 0, count)] = True
+        out[i, pairs.followers(i)] = True
     return out
 
 

@@ -1,4 +1,10 @@
-"""Pairs of nested ideals: which cut may follow which, by compute windows."""
+"""Pairs of nested ideals: which cut may follow which, by compute windows.
+
+Some ideals are comparable to every other one: the network's bottlenecks, such as the ends of its
+modules. They divide the table into segments, and any ideal of an earlier segment lies inside any of a
+later one. So containment needs a test within a segment only, and of the cuts of one segment only those
+that no other beats in every respect can matter to cuts of later ones.
+"""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -9,33 +15,51 @@ import numpy.typing as npt
 from pipeplan.core.problem import Problem
 from pipeplan.solver.ideals import IdealTable
 
-__all__ = ["Pairs"]
+__all__ = ["Pairs", "usable"]
 
 Ints = npt.NDArray[np.int64]
-_DENSE = 4096
-"""Up to this many ideals all nested pairs are listed once; beyond, they are found as asked for."""
+
+
+def usable(problem: Problem, table: IdealTable) -> IdealTable | None:
+    """The table without ideals that no valid chain holds: forbidden cuts, and those beside a forced
+    one. None where a forced cut is itself no ideal of the table (it splits layers kept together, or
+    is forbidden too)."""
+    asked = problem.constraints
+    keep = np.ones(len(table), dtype=np.bool_)
+    for cut in asked.forbidden_cuts:
+        index = table.index_of(cut)
+        if index is not None:
+            keep[index] = False
+    forced = [table.index_of(cut) for cut in asked.forced_cuts]
+    for index in forced:
+        if index is None or not keep[index]:
+            return None
+        inside = ~(table.masks & ~table.masks[index]).any(axis=1)
+        keep &= inside | table.subset_of(index)
+    if any(index is not None and not keep[index] for index in forced):
+        return None
+    return table if keep.all() else table.take(keep)
 
 
 class Pairs:
-    """Nested pairs (i, j) of a table's ideals that the problem's cut constraints allow."""
+    """Nested pairs (i, j) of a usable table that skip no forced cut."""
 
     def __init__(self, problem: Problem, table: IdealTable) -> None:
         self.table = table
-        self.problem = problem
-        self._forced = [
-            np.array([self._relation(table.layers_of(i), cut) for i in range(len(table))])
-            for cut in problem.constraints.forced_cuts
+        forced = sorted(
+            {
+                index
+                for cut in problem.constraints.forced_cuts
+                if (index := table.index_of(cut)) is not None
+            }
+        )
+        count = len(table)
+        stops = np.array([*forced, count - 1], dtype=np.int64)
+        # A stage may reach the next forced cut and no further.
+        self._stop = stops[
+            np.minimum(np.searchsorted(stops, np.arange(count), side="right"), len(stops) - 1)
         ]
         self._holds: dict[int, npt.NDArray[np.bool_]] = {}
-
-    @staticmethod
-    def _relation(ideal: frozenset[int], cut: frozenset[int]) -> int:
-        """-1 strictly inside the cut, 0 equal, 1 strictly around it, 2 neither."""
-        if ideal == cut:
-            return 0
-        if ideal < cut:
-            return -1
-        return 1 if ideal > cut else 2
 
     def holds(self, layer: int) -> npt.NDArray[np.bool_]:
         """Which ideals hold a layer."""
@@ -45,8 +69,24 @@ class Pairs:
             self._holds[layer] = (word >> np.uint64(block % 64) & np.uint64(1)).astype(np.bool_)
         return self._holds[layer]
 
+    @cached_property
+    def segment(self) -> Ints:
+        """Segment of each ideal; an ideal that all others compare to closes its segment."""
+        masks = self.table.masks
+        below = np.bitwise_or.accumulate(masks, axis=0)
+        above = np.bitwise_and.accumulate(masks[::-1], axis=0)[::-1]
+        closes = ((below == masks) & (above == masks)).all(axis=1)
+        out = np.zeros(len(masks), dtype=np.int64)
+        out[1:] = np.cumsum(closes)[:-1]
+        return out
+
+    @cached_property
+    def segment_end(self) -> Ints:
+        """For each ideal the index after the last one of its segment."""
+        return np.searchsorted(self.segment, self.segment, side="right").astype(np.int64)
+
     def supersets(self, index: int, low: int, high: int) -> Ints:
-        """Ideals in [low, high) that properly contain ideal `index` and may follow it as a cut."""
+        """Ideals in [low, high) that properly contain ideal `index`, within its segment or not."""
         masks = self.table.masks
         good = np.ones(high - low, dtype=np.bool_)
         for word in range(masks.shape[1]):
@@ -55,53 +95,33 @@ class Pairs:
                 good &= (masks[low:high, word] & own) == own
         if low <= index < high:
             good[index - low] = False
-        for relation in self._forced:
-            follow = relation[low:high]
-            here = relation[index]
-            if here < 0:
-                good &= follow <= 0
-            else:
-                good &= (follow >= 0) & (follow <= 1) if here <= 1 else False
         return np.flatnonzero(good).astype(np.int64) + low
 
-    @cached_property
-    def dense(self) -> tuple[Ints, Ints]:
-        """All pairs as (offsets, successors): those of i are successors[offsets[i]:offsets[i+1]]."""
-        count = len(self.table)
-        found = [self.supersets(i, i + 1, count) for i in range(count)]
-        offsets = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum([len(x) for x in found], out=offsets[1:])
-        return offsets, np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    def followers(self, index: int) -> Ints:
+        """All cuts that may come next after cut `index`."""
+        return self.supersets(index, index + 1, int(self._stop[index]) + 1)
 
-    def between(
-        self,
-        ideals: Ints,
-        need_ms: float,
-        ceiling_ms: npt.NDArray[np.float64],
-        *,
-        last: bool,
-        chunk: int,
-    ) -> Iterator[tuple[Ints, Ints]]:
-        """Pairs (row of `ideals`, successor) whose successor computes at least `need_ms` and at most
-        the row's `ceiling_ms`; with `last`, only the whole graph may follow."""
-        compute, count = self.table.compute_ms, len(self.table)
-        low = count - 1 if last else int(np.searchsorted(compute, need_ms, side="left"))
-        highs = np.searchsorted(compute, ceiling_ms, side="right").astype(np.int64)
-        if count <= _DENSE:
-            yield from self._dense_between(ideals, low, highs, chunk)
-            return
+    @cached_property
+    def all(self) -> tuple[Ints, Ints]:
+        """Every pair, as (before, after)."""
+        found = [self.followers(i) for i in range(len(self.table))]
+        before = np.repeat(np.arange(len(found), dtype=np.int64), [len(x) for x in found])
+        return before, np.concatenate(found)
+
+    def local(self, ideals: Ints, low: int, highs: Ints, chunk: int) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (row of `ideals`, successor in [low, highs[row])) within one segment.
+
+        `ideals` ascend, so that rows of one ideal stand together and are looked up once.
+        """
+        first = np.maximum(low, ideals + 1)
+        end = np.minimum(np.minimum(highs, self.segment_end[ideals]), self._stop[ideals] + 1)
         rows: list[Ints] = []
         nexts: list[Ints] = []
-        size = 0
-        cache: dict[tuple[int, int], Ints] = {}
-        for row, (ideal, high) in enumerate(zip(ideals.tolist(), highs.tolist(), strict=True)):
-            first = max(low, ideal + 1)
-            if first >= high:
-                continue
-            key = (ideal, high)
-            if key not in cache:
-                cache = {key: self.supersets(ideal, first, high)}
-            found = cache[key]
+        size, known, found = 0, (-1, -1), np.zeros(0, dtype=np.int64)
+        for row in np.flatnonzero(first < end).tolist():
+            key = (int(ideals[row]), int(end[row]))
+            if key != known:
+                known, found = key, self.supersets(key[0], int(first[row]), key[1])
             if found.size:
                 rows.append(np.full(found.size, row, dtype=np.int64))
                 nexts.append(found)
@@ -112,35 +132,34 @@ class Pairs:
         if size:
             yield np.concatenate(rows), np.concatenate(nexts)
 
-    def _dense_between(
-        self, ideals: Ints, low: int, highs: Ints, chunk: int
+    def across(
+        self, ideals: Ints, rows: Ints, low: int, highs: Ints, chunk: int
     ) -> Iterator[tuple[Ints, Ints]]:
-        offsets, successors = self.dense
-        count = np.int64(len(self.table) + 1)
-        # One sorted key for (ideal, successor) lets a single search find every row's window.
-        keys = self._keys
-        begin = np.searchsorted(keys, ideals * count + low).astype(np.int64)
-        end = np.searchsorted(keys, ideals * count + highs).astype(np.int64)
-        begin = np.maximum(begin, offsets[ideals])
-        lengths = np.maximum(end - begin, 0)
+        """Pairs of the given rows with successors in later segments: all of those are nested."""
+        first = np.maximum(low, self.segment_end[ideals[rows]])
+        end = np.minimum(highs[rows], self._stop[ideals[rows]] + 1)
+        lengths = np.maximum(end - first, 0)
         edges = np.cumsum(lengths)
         total = int(edges[-1]) if len(edges) else 0
         at = 0
-        while at < len(ideals) and total:
+        while at < len(rows) and total:
             done = int(edges[at - 1]) if at else 0
             stop = int(np.searchsorted(edges, done + chunk, side="right"))
-            stop = min(len(ideals), max(stop, at + 1))
+            stop = min(len(rows), max(stop, at + 1))
             sizes = lengths[at:stop]
             size = int(sizes.sum())
             if size:
-                rows = np.repeat(np.arange(at, stop, dtype=np.int64), sizes)
+                where = np.repeat(np.arange(at, stop, dtype=np.int64), sizes)
                 shift = np.arange(size, dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-                yield rows, successors[begin[rows] + shift]
+                yield rows[where], first[where] + shift
             at = stop
 
-    @cached_property
-    def _keys(self) -> Ints:
-        offsets, successors = self.dense
-        count = np.int64(len(self.table) + 1)
-        owner = np.repeat(np.arange(len(self.table), dtype=np.int64), np.diff(offsets))
-        return owner * count + successors
+    def highs(self, ceiling_ms: npt.NDArray[np.float64]) -> Ints:
+        """Index after the last ideal that computes at most the ceiling, for each row."""
+        return np.searchsorted(self.table.compute_ms, ceiling_ms, side="right").astype(np.int64)
+
+    def low(self, need_ms: float, *, last: bool) -> int:
+        """First ideal that computes at least `need_ms`; with `last`, the whole graph alone."""
+        if last:
+            return len(self.table) - 1
+        return int(np.searchsorted(self.table.compute_ms, need_ms, side="left"))
