@@ -47,6 +47,8 @@ class _Builder:
     """Layers that yield a number or a shape."""
     tuples: set[str] = field(default_factory=set)
     """Layers that yield a tuple."""
+    states: set[str] = field(default_factory=set)
+    """Those of them that are the state of a recurrent module."""
     none: set[str] = field(default_factory=set)
     """Layers that stand for no initial state."""
 
@@ -151,7 +153,9 @@ def _operation(builder: _Builder, layer: Layer) -> Operation:
         takes = str(most) if fewest == most else f"{fewest} to {most}"
         raise _error(layer, f"reads {len(read)} values; {text.name} takes {takes}")
     for position, value in enumerate(read):
-        if value not in builder.none or position == 0 or text.name not in _TUPLES:
+        # A recurrent module's state: none at all, or what another one ended with.
+        state = value in builder.none or value in builder.states
+        if not state or position == 0 or text.name not in _TUPLES:
             _demand_value(builder, layer, value)
     if text.name in _TUPLES:
         builder.tuples.add(layer.id)
@@ -313,6 +317,7 @@ def _getitem(builder: _Builder, layer: Layer, text: LayerText) -> Operation:
         # The state of an LSTM, item 1, is a tuple itself.
         if index == 1 and builder.texts[value].name in ("LSTM", "RecurrentAttention"):
             builder.tuples.add(layer.id)
+            builder.states.add(layer.id)
     return _op(
         layer,
         "subscript",
@@ -336,17 +341,14 @@ _FUNCTIONAL: Final[dict[str, Callable[[_Builder, Layer, LayerText], Operation]]]
 
 
 def _outputs(builder: _Builder) -> list[str]:
-    """Values that nobody reads and that are results: not items left over, not sizes."""
+    """Values that nobody reads and that are results: not sizes, and items only for want of others.
+
+    Items left over are those of tuples of which the network uses some, such as an LSTM's state.
+    """
     read = {x for found in builder.arguments.values() for x in found}
     left = [x for x in builder.graph.layers if x.id not in read]
-    results = [
-        x.id
-        for x in left
-        if x.id not in builder.sizes
-        and x.id not in builder.tuples
-        and not builder.operations[x.id].is_item
-        and builder.operations[x.id].yields_tensor
-    ]
+    tensors = [x.id for x in left if builder.operations[x.id].yields_tensor]
+    results = [x for x in tensors if not builder.operations[x].is_item] or tensors
     if not results:
         raise ProfileError(f"no layer yields a result: {', '.join(x.id for x in left[:6])} is left")
     return results
