@@ -7,11 +7,12 @@ proves that its layout has none. `Engine` is what a solver must be able to do fo
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Protocol
 
 from pipeplan.core.check import block_sizes, violations
 from pipeplan.core.cost import evaluate
-from pipeplan.core.errors import BackendBugError
+from pipeplan.core.errors import BackendBugError, ProblemError
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
@@ -105,8 +106,28 @@ def search_layouts(
     hint: Plan | None,
     lower_bound_ms: float,
 ) -> Outcome:
-    """Solve with an engine; Ctrl-C and the time limit end it with the best plan so far."""
+    """Solve with an engine; Ctrl-C and the time limit end it with the best plan so far.
+
+    Raises ProblemError where cost model pipedream is asked of a graph whose states are no chain.
+    """
+    _require_chain(engine, problem)
     return _Search(engine, problem, options, progress, hint, lower_bound_ms).run()
+
+
+def _require_chain(engine: Engine, problem: Problem) -> None:
+    """On a chain of states the original's output of a state is a sum over layers; elsewhere not."""
+    if problem.cost_model != "pipedream":
+        return
+    graph = problem.graph
+    kept = sorted(PipedreamGraph(graph).kept)
+    known = set(graph.edges)
+    for u, v in pairwise(kept):
+        if (u, v) not in known:
+            raise ProblemError(
+                f"cost model pipedream needs backend dp here: {engine.name} states it for chains of "
+                f"cuts alone, and layers {graph.layers[u].id} and {graph.layers[v].id} can be cut "
+                "in either order"
+            )
 
 
 def floor_ms(problem: Problem) -> float:
@@ -259,7 +280,7 @@ class _Search:
     def _improve(self, open_layouts: list[Layout], bounds: dict[Layout, float]) -> None:
         """Each layout in turn, as long as it takes or its share of the time left."""
         for done, layout in enumerate(open_layouts):
-            while True:
+            while self.objective > self.lower:
                 share = self.watch.share(len(open_layouts) - done)
                 if share is not None and share <= 0.05:
                     self.limit = Limit.TIME

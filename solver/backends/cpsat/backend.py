@@ -140,7 +140,8 @@ class CpsatEngine:
             built.objective = nested
         else:
             joint = JointObjective(built.variables, ticks, steps)
-            spare = 2 if task.hint is not None else -1
+            # Each further micro-batch adds a period that was rounded up.
+            spare = 2 + further if task.hint is not None else -1
             bounds = (
                 max(0, ticks.steps_down(task.lower_ms) - 2),
                 ticks.steps_up(task.upper_ms) + spare,
@@ -167,13 +168,13 @@ class CpsatEngine:
             bound = task.upper_ms - rounding - error
         else:
             bound = solver.best_objective_bound * ticks.step_ms - rounding - error
-        reference = max(claimed or task.upper_ms, bound, 1e-300)
+        reference = claimed or task.upper_ms
         return Finding(
             complete=complete,
             plan=built.variables.plan(Value(solver)) if found else None,
             claimed_ms=claimed,
             bound_ms=max(bound, task.lower_ms),
-            tolerance=2 * (rounding + error) / reference,
+            tolerance=2 * (rounding + error) / reference if reference else 0.0,
             interrupted=_interrupted(solver, status, task),
             **_size(built),
         )
