@@ -49,7 +49,7 @@ def naive_levelwise(
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_levelwise_is_the_naive_recursion(data: st.DataObject, make: SimpleNamespace) -> None:
-    graph, cluster = data.draw(make.graphs()), data.draw(make.clusters())
+    graph, cluster = data.draw(make.graphs()), data.draw(make.clusters(27))
     nested = data.draw(make.nested_structures(graph, cluster))
     flush = data.draw(st.booleans())
     problem = Problem(
@@ -214,3 +214,17 @@ def test_levelwise_baselines_replicate_at_every_level(make: SimpleNamespace) -> 
         inner = (6 + sync * 4 / 2 * 2000 / 1e6 * 1e3) / 2
         outer = (inner + sync * 4 / (2 * 2) * 2000 / 1e5 * 1e3) / 2
         assert base.data_parallel_ms == pytest.approx(outer)
+
+
+def test_levelwise_spreads_an_all_reduce_over_all_devices_below() -> None:
+    # Three levels of two, the outermost slow: its 4 * 1/2 * 1 GB are moved by 4 devices a group
+    # (by M_{l-1} = 2 in the original, quirk 3).
+    cluster = Cluster.of([2, 2, 2], [1e15, 1e15, 1e9])
+    graph = LayerGraph.build([Layer("n1", 500, 500, 0, 10**9)], [])
+    nested = (NestedStage((0,), 2, (NestedStage((0,), 2, (leaf(2, 0),)),)),)
+    plan = nested_plan(cluster, nested)
+    problem = Problem(graph, cluster, scope="nested", cost_model="levelwise")
+    assert evaluate(problem, plan).objective_ms == pytest.approx(
+        (1000 / 4 + 2000 / 4) / 2, rel=1e-5
+    )
+    assert baselines(problem).data_parallel_ms == evaluate(problem, plan).objective_ms
