@@ -174,9 +174,6 @@ def test_pipedream_on_chains(backend: str, data: st.DataObject) -> None:
     ]
     edges = [(f"n{i}", f"n{i + 1}") for i in range(count - 1)]
     edges += [(f"n{i}", f"n{i + 2}") for i in range(count - 2) if draw(st.booleans())]
-    if draw(st.booleans()):
-        layers.append(Layer("unused", 9.0, 9.0, 9, 9, description="__getitem__(1)"))
-        edges.append(("n0", "unused"))
     shape = draw(st.sampled_from([(1,), (4,), (2, 2), (3, 2), (2, 2, 2)]))
     rates = st.sampled_from([1e5, 1e6, 5e6, 1e8])
     memory = draw(st.one_of(st.none(), st.integers(1, 200_000)))

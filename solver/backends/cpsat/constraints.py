@@ -259,8 +259,9 @@ class Constraints:
         return out
 
     def pipedream_memory(self, limit: Linear) -> None:
-        """The original's own rule at every level: ceil(machines behind / m) * (a + w) <= limit,
-        machines behind being those of the span's later stages."""
+        """The original's own rule at every level: ceil(machines behind / m) * (a + w) <= limit, the
+        machines behind being those of the span's later stages, and for its first stage all but its
+        own: a plan that idles some counts them there."""
         problem, layout, x = self.problem, self.layout, self.x
         counted = self.counted_blocks()
         graph = problem.graph
@@ -273,9 +274,10 @@ class Constraints:
         for a in layout.arcs:
             step = layout.group_sizes[a.span.level - 1]
             own = x.between(a.start - 1, layout.last(a), size)
-            for p in range(layout.end(a), layout.stop(a.span) + 1, step):
-                behind = -(-((p - layout.end(a)) // step) // a.machines)
-                if behind:
-                    self.model.add(behind * own <= limit).only_enforce_if(
-                        x.arc[a], x.end[a.span, p]
-                    )
+            first = a.start == a.span.start
+            behind = (layout.stop(a.span) - layout.end(a)) // step
+            for machines in [behind] if first else range(behind + 1):
+                ends = [] if first else [x.end[a.span, layout.end(a) + machines * step]]
+                self.model.add(-(-machines // a.machines) * own <= limit).only_enforce_if(
+                    x.arc[a], *ends
+                )
