@@ -121,7 +121,10 @@ def _components(graph: LayerGraph) -> Iterator[str]:
 
 
 def _unfed(graph: LayerGraph) -> Iterator[str]:
-    """Sources that do a good part of the work without an input, in a graph that has inputs."""
+    """Sources with weights that do a good part of the work without an input, where there are some.
+
+    Sources without weights are constants.
+    """
     if not graph.inputs:
         return
     fed = {consumer for item in graph.inputs for consumer in item.consumers}
@@ -129,7 +132,10 @@ def _unfed(graph: LayerGraph) -> Iterator[str]:
     unfed = [
         layer.id
         for v, layer in enumerate(graph.layers)
-        if not graph.producers[v] and layer.id not in fed and layer.compute_ms > notable
+        if not graph.producers[v]
+        and layer.id not in fed
+        and layer.parameter_bytes
+        and layer.compute_ms > notable
     ]
     if unfed:
         yield f"{len(unfed)} layers compute but read nothing (first: {unfed[0]})"

@@ -23,6 +23,11 @@ class Device:
     bandwidth_bytes_per_s: float
     memory_bytes: int
 
+    @property
+    def has_tf32(self) -> bool:
+        """Whether convolutions in float32 have units of their own."""
+        return self.conv_float32 > self.peak_flops["float32"]
+
     def peak(self, dtype: str, *, convolution: bool) -> float:
         """FLOP/s of matrix products in this type; types without an entry run as float32."""
         if dtype == "float32" and convolution:

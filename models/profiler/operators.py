@@ -2,7 +2,8 @@
 
 An operator takes launch + max(flops / (0.7 * peak), bytes / (0.8 * bandwidth)): the roofline, with
 shares of the peaks that large operators reach in practice. Views, and the making of empty memory,
-take nothing.
+take nothing. Plain 3x3 convolutions in float32, on a device without TF32, count for fewer products
+than they have, because cuDNN runs them as Winograd transforms.
 """
 
 # ruff: noqa: TID253
@@ -22,11 +23,14 @@ __all__ = ["ASSUMPTIONS", "OperatorCost", "OperatorCounter", "time_ms"]
 _COMPUTE_SHARE: Final = 0.7
 _BANDWIDTH_SHARE: Final = 0.8
 _LAUNCH_MS: Final = 0.005
+# The transform saves 2.25 of the products, and spends some of it on the transforms themselves.
+_WINOGRAD: Final = 1.6
 
 ASSUMPTIONS: Final = {
     "compute_share": _COMPUTE_SHARE,
     "bandwidth_share": _BANDWIDTH_SHARE,
     "launch_ms": _LAUNCH_MS,
+    "winograd": _WINOGRAD,
 }
 
 _FREE: Final = ("empty", "new_empty", "detach", "lift_fresh", "alias", "_unsafe_view", "device")
@@ -42,6 +46,7 @@ class OperatorCost:
     flops: int
     bytes: int
     dtype: str
+    is_plain_3x3: bool = False
 
     @property
     def is_convolution(self) -> bool:
@@ -77,7 +82,8 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         moved += moved if name in _GATHERS else sum(map(_bytes, read))
         count = flop_registry.get(func._overloadpacket)
         flops = int(count(*args, **given, out_val=result)) if count else 0
-        self.costs.append(OperatorCost(name, flops, moved, _dtype(read or written)))
+        plain = "convolution" in name and _is_plain_3x3(func, args)
+        self.costs.append(OperatorCost(name, flops, moved, _dtype(read or written), plain))
         return result
 
 
@@ -87,9 +93,25 @@ def time_ms(costs: Iterable[OperatorCost], device: Device) -> float:
     for cost in costs:
         peak = device.peak(cost.dtype, convolution=cost.is_convolution)
         compute = cost.flops / (_COMPUTE_SHARE * peak)
+        if cost.is_plain_3x3 and cost.dtype == "float32" and not device.has_tf32:
+            compute /= _WINOGRAD
         memory = cost.bytes / (_BANDWIDTH_SHARE * device.bandwidth_bytes_per_s)
         total += _LAUNCH_MS + 1000 * max(compute, memory)
     return total
+
+
+def _is_plain_3x3(func: Any, args: tuple[Any, ...]) -> bool:
+    """Stride, dilation and groups of one, not transposed; of either pass."""
+    given = dict(zip((a.name for a in func._schema.arguments), args, strict=False))
+    weight = given.get("weight")
+    return (
+        isinstance(weight, Tensor)
+        and tuple(weight.shape[2:]) == (3, 3)
+        and set(given.get("stride", ())) == {1}
+        and set(given.get("dilation", ())) == {1}
+        and not given.get("transposed", False)
+        and given.get("groups", 1) == 1
+    )
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -59,6 +59,23 @@ def test_building_all_again_gives_the_same_files(name: str, request: pytest.Fixt
     test_building_again_gives_the_same_file(name)
 
 
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "pipedream"
+
+
+@pytest.mark.reference
+@pytest.mark.skipif(not REFERENCE.is_dir(), reason="../shared/reference is absent")
+@pytest.mark.parametrize("name", ["alexnet", "inception_v3", "resnet18", "resnet50", "vgg16"])
+def test_estimates_are_near_measurements(name: str) -> None:
+    """Of the same networks on a GPU of about that time, at the batch that the inputs tell."""
+    measured = read_profile(REFERENCE / f"{name}.graph.txt").graph
+    ours = read_profile(name).graph
+    batches = measured.inputs[0].output_bytes / ours.inputs[0].output_bytes
+    ratio = ours.total_compute_ms * batches / measured.total_compute_ms
+    assert 0.6 < ratio < 1.5
+    # The parameters differ by what that profiler leaves out: nothing of weight.
+    assert ours.total_parameter_bytes == pytest.approx(measured.total_parameter_bytes, rel=0.01)
+
+
 def test_an_unknown_recipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vgg17"]) == 2
     assert "no recipe 'vgg17'" in capsys.readouterr().err

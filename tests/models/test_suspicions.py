@@ -90,7 +90,7 @@ def test_parts() -> None:
 
 
 def test_unfed_layers_and_unread_inputs() -> None:
-    parts = layers_of([1.0, 2.0])
+    parts = [Layer("n0", 1, 1, 8, 4), Layer("n1", 1, 1, 8, 4)]
     messages = suspicions(graph_of(parts, inputs=(GraphInput("x", 4, ()),)))
     assert messages == (
         "1 layers compute but read nothing (first: n0)",
