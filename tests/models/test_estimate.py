@@ -207,3 +207,22 @@ def test_progress_is_told(small: Callable[..., Any]) -> None:
     )
     assert [done for done, _, _ in seen] == list(range(1, len(seen) + 1))
     assert {total for _, total, _ in seen} == {40}
+
+
+@pytest.mark.parametrize(
+    ("options", "winograd"), [({}, 1.6), ({"stride": 2}, 1), ({"groups": 4}, 1)]
+)
+def test_plain_3x3_convolutions_are_winograd(options: dict[str, int], winograd: float) -> None:
+    module = nn.Conv2d(64, 128, 3, padding=1, bias=False, **options)
+    graph = estimate(nn.Sequential(module), (torch.randn(64, 64, 56, 56),))
+    side = 56 // options.get("stride", 1)
+    products = 64 * 128 * side * side * 9 * 64 // options.get("groups", 1)
+    expected = 0.005 + 1000 * 2 * products / (0.7 * 15.7e12) / winograd
+    moved = 4 * (64 * 64 * 56 * 56 + 64 * 128 * side * side)
+    assert layer(graph, "0").forward_ms == pytest.approx(
+        max(expected, roofline(0, moved)), rel=1e-2
+    )
+    # The device with TF32 has units for it, and no transform.
+    on_a100 = layer(estimate(nn.Sequential(module), (torch.randn(64, 64, 56, 56),), "a100"), "0")
+    tf32 = 0.005 + 1000 * max(2 * products / (0.7 * 156e12), moved / (0.8 * 2039e9))
+    assert on_a100.forward_ms == pytest.approx(tf32, rel=1e-2)
