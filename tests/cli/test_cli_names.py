@@ -75,6 +75,7 @@ OPTIONS = {
         "--force",
         "--json",
     },
+    "report": {"-o --output", "--png", "--dot", "--force"},
     "profiles": {"--json"},
 }
 EVERY_COMMAND = (
