@@ -153,7 +153,7 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
             [(names, group, ranks[0]) for names, group, ranks in tied if rank in ranks],
             where,
         )
-        held = limits(plan, settings.schedule, settings.micro_batches)
+        held = limits(plan, settings.schedule, paths)
         events = orders(paths, held, settings.schedule)
         worker = Worker(runner, plan, paths, events, groups, device, where)
         _Loop(package, recipe, options, settings, worker, runner, replicas, groups, where).run()

@@ -14,6 +14,7 @@ it may. The orders of all ranks are those of one simulated course, so they canno
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -35,13 +36,19 @@ class Event(NamedTuple):
     micro_batch: int
 
 
-def limits(plan: Plan, schedule: SyncSchedule, micro_batches: int) -> dict[int, int]:
-    """Micro-batches that each rank may hold at once (DESIGN 4.3), at least one."""
+def limits(plan: Plan, schedule: SyncSchedule, paths: Sequence[tuple[int, ...]]) -> dict[int, int]:
+    """Micro-batches that each rank may hold at once (DESIGN 4.3), at least one.
+
+    `gpipe` holds all that are dealt to a rank, and a batch that is no whole round of the routing
+    may deal one rank more than its even share.
+    """
     out: dict[int, int] = {}
     remaining = plan.devices
+    dealt = Counter(rank for path in paths for rank in path)
     for stage in plan.stages:
-        held = max(1, in_flight(schedule, remaining, stage.replicas, micro_batches))
-        out.update(dict.fromkeys(stage.ranks, held))
+        held = max(1, in_flight(schedule, remaining, stage.replicas, len(paths)))
+        for rank in stage.ranks:
+            out[rank] = max(held, dealt[rank]) if schedule == "gpipe" else held
         remaining -= stage.replicas
     return out
 
