@@ -37,9 +37,10 @@ def command(
     Example: pipeplan compare vgg16 -n 8 2 -b 4GiB/s 2GiB/s --backends dp,cpsat,milp
 
     One row a backend. Exit code 1 if objectives differ beyond quantisation, if one says infeasible
-    and another has a plan, or if a bound lies above someone's plan.
+    and another has a plan, or if a bound lies above someone's plan; 3 if of some profile nobody
+    found or proved anything.
     """
-    from pipeplan.cli.errors import EXIT_FALSE
+    from pipeplan.cli.errors import EXIT_FALSE, EXIT_NO_PLAN
     from pipeplan.cli.inputs import loaded
     from pipeplan.cli.output import print_json
     from pipeplan.validation.crosscheck import crosscheck
@@ -47,12 +48,13 @@ def command(
     names = _backends(backends)
     search.options()  # What is wrong with these is not a backend's answer.
     problems = [(profile, loaded(profile, question)) for profile in profiles]
-    agree = True
+    agree = answered = True
     documents: list[dict[str, Any]] = []
     for profile, problem in problems:
         claims = [_claim(problem, name, search) for name in names]
         verdict = crosscheck(claims)
         agree = agree and verdict.agree
+        answered = answered and verdict.answered > 0
         if as_json:
             documents.append(_document(profile, claims, verdict))
         else:
@@ -61,6 +63,8 @@ def command(
         print_json({"agree": agree, "instances": documents})
     if not agree:
         raise typer.Exit(EXIT_FALSE)
+    if not answered:
+        raise typer.Exit(EXIT_NO_PLAN)
 
 
 def _backends(text: str) -> list[Any]:

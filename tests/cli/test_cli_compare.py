@@ -57,7 +57,7 @@ def test_a_backend_that_cannot_answer_is_a_row_of_its_own(
 
     monkeypatch.setattr("pipeplan.solver.backends.dp.backend.solve_dp", missing)
     ran = run("compare", chain, *CLUSTER, "--backends", "dp")
-    assert ran.code == 0
+    assert ran.code == 3
     assert "dp: dp cannot run here" in ran.out
     assert "Nothing to compare" in ran.out
 
