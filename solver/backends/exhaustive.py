@@ -1,4 +1,4 @@
-"""Every plan of a small problem, priced by `core.cost`: the oracle the other backends are tested on.
+"""Every plan of a small problem, priced by `core.cost`: the oracle that others are tested on.
 
 Written apart from them on purpose: it shares no code with their searches, only the specification
 (`core.cost`, `core.check`). It is exponential and refuses anything but toy sizes.

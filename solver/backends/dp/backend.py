@@ -4,22 +4,24 @@ from typing import Final
 
 from pipeplan.core.cost import evaluate
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes
 from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
-from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
+from pipeplan.solver.backends.dp.joint_search import JointState, any_plan, search_joint
 from pipeplan.solver.backends.dp.memory_floor import smallest_memory_bytes
 from pipeplan.solver.backends.dp.nested import solve_nested
 from pipeplan.solver.backends.dp.pairs import usable
+from pipeplan.solver.explain import explain
 from pipeplan.solver.ideals import IdealTable, enumerate_ideals
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
 from pipeplan.solver.reduce import reduce_graph
 from pipeplan.solver.result import Limit, Stats, Status
+from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve_dp"]
 
-
+_EXPLAIN_UP_TO: Final = 4096
+"""Ideals beyond which the demands that conflict are not searched for."""
 _HINT_FROM: Final = 2000
 """Ideals beyond which a plan along a line is worth its second: it saves most of the search."""
 
@@ -35,12 +37,7 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     reduced = reduce_graph(problem)
     table = usable(problem, enumerate_ideals(reduced))
     if table is None:
-        return Outcome(
-            Status.INFEASIBLE,
-            Stats("dp", clock.seconds, notes=reduced.notes),
-            explanation="a forced cut separates layers that must stay together, or contradicts "
-            "another cut",
-        )
+        return _infeasible(problem, None, Stats("dp", clock.seconds, notes=reduced.notes), clock)
     if problem.scope == "nested":
         return solve_nested(problem, table, clock)
     state = JointState(best=linear_plan(problem, reduced) if len(table) > _HINT_FROM else None)
@@ -53,7 +50,7 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
         limit = Limit.INTERRUPT
     stats = Stats("dp", clock.seconds, ideals=len(table), notes=reduced.notes)
     if state.infeasible:
-        return _infeasible(problem, table, stats)
+        return _infeasible(problem, table, stats, clock)
     if state.best is None:
         return Outcome(Status.NO_SOLUTION, stats, bound_ms=state.bound_ms, limit=limit)
     # The search works on the period alone until it is done: price what it holds as it stands.
@@ -69,21 +66,22 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     )
 
 
-def _infeasible(problem: Problem, table: IdealTable, stats: Stats) -> Outcome:
-    """Say what would do: the memory if that is what is missing."""
-    limit = problem.cluster.memory_bytes
-    smallest = None if limit is None else smallest_memory_bytes(problem, table)
-    if limit is None:
-        explanation = "the demands on stages, cuts and layers contradict each other"
-    elif smallest is None:
-        explanation = f"no plan fits {format_bytes(limit)} ({limit} bytes) a device"
-    elif smallest <= limit:
-        explanation = "the demands on stages, cuts and layers contradict each other"
-    else:
-        explanation = (
-            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory that "
-            f"would do is {format_bytes(smallest)} ({smallest} bytes) a device"
-        )
+def _infeasible(problem: Problem, table: IdealTable | None, stats: Stats, clock: Clock) -> Outcome:
+    """Say what would do: the memory if that is what is missing, else which demands conflict."""
+
+    def feasible(asked: Problem) -> bool | None:
+        if table is not None and len(table) > _EXPLAIN_UP_TO:
+            return None
+        cuts = usable(asked, enumerate_ideals(reduce_graph(asked)))
+        return cuts is not None and any_plan(asked, cuts, clock)
+
+    def least_memory(free: Problem) -> tuple[int | None, bool]:
+        return (None if table is None else smallest_memory_bytes(free, table)), True
+
+    try:
+        explanation, smallest = explain(problem, feasible, least_memory, Stopwatch(None))
+    except OutOfTimeError:
+        explanation, smallest = "no plan exists; why was not found out in time", None
     return Outcome(
         Status.INFEASIBLE, stats, explanation=explanation, smallest_memory_bytes=smallest
     )

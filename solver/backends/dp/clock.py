@@ -1,6 +1,6 @@
 """Stops a search at its time limit."""
 
-import time
+from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["Clock", "OutOfTimeError"]
 
@@ -9,19 +9,10 @@ class OutOfTimeError(Exception):
     """Raised inside a search and caught by its backend; never seen outside."""
 
 
-class Clock:
-    """Seconds since a search began, and the moment it must stop."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self._start = time.perf_counter()
-        self._limit_s = limit_s
-
-    @property
-    def seconds(self) -> float:
-        """Elapsed time."""
-        return time.perf_counter() - self._start
+class Clock(Stopwatch):
+    """A stopwatch that interrupts whoever asks it too late."""
 
     def check(self) -> None:
         """Raise OutOfTimeError past the limit."""
-        if self._limit_s is not None and self.seconds > self._limit_s:
+        if self.over:
             raise OutOfTimeError

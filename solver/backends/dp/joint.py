@@ -7,6 +7,7 @@ plain inequality per transition, which prunes far more than a search for the lea
 a prefix is dead once the work left exceeds what the ranks left can do in T.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -48,11 +49,13 @@ class _Labels:
     ideal: Ints
     last: Ints
     """Ranks of the last stage."""
+    used: Ints
+    """Ranks of the whole plan's block in use, where memory is limited; else the block's size."""
     loads: Floats
     """Shape (labels, dimensions), each to be small."""
     stages: Ints
     parent: Ints
-    """Row among the labels at `used - last`."""
+    """Row among the labels before the last stage."""
 
 
 @dataclass(slots=True)
@@ -68,29 +71,10 @@ class JointSearch:
 
     def find(self, target: Target) -> Plan | None:
         """A plan that meets the target, None if this block size has none."""
-        if self.problem.cluster.memory_bytes is None:
-            return self._run(target, None)
-        # In-flight micro-batches depend on the ranks behind a stage: fix the number of ranks in use.
-        busiest = float(self.table.compute_ms[-1]) / self.layout.copies
-        best: Plan | None = None
-        for used in range(self.layout.block, 0, -1):
-            if busiest > target.period_ms * used * (1 + 1e-12):
-                break
-            plan = self._run(target, used)
-            if plan is not None and not (target.fewest_stages or self.problem.synchronous):
-                return plan
-            if plan is not None and (best is None or _rank(plan) < _rank(best)):
-                best = plan
-        return best
-
-    def _run(self, target: Target, used: int | None) -> Plan | None:
-        width = self.layout.block if used is None else used
         track = target.fewest_stages or self._counts
         whole = len(self.table) - 1
-        start = np.zeros(1, dtype=np.int64)
-        self._kept = [
-            _Labels(start, start.copy(), np.zeros((1, self._dimensions)), start.copy(), start - 1)
-        ]
+        width = self.layout.block
+        self._kept = [self._start(target)]
         waiting: list[list[_Labels]] = [[] for _ in range(width + 1)]
         answer: tuple[tuple[float, ...], int, int] | None = None
         dead = np.zeros(len(self.table), dtype=np.bool_)
@@ -99,15 +83,16 @@ class JointSearch:
                 labels = self._merge(waiting[at], at, track)
                 waiting[at] = []
                 self._kept.append(labels)
-                done = np.flatnonzero(labels.ideal == whole)
-                if done.size and (used is None or at == used):
-                    for row in done.tolist():
-                        key = self._preference(labels, row, target, at)
-                        if answer is None or key < answer[0]:
-                            answer = (key, at, row)
-                    if not (target.fewest_stages or self.problem.synchronous):
-                        break
-                if self._position_free and used is None and not track:
+                complete = labels.ideal == whole
+                if self._limited:
+                    complete &= labels.used == at
+                for row in np.flatnonzero(complete).tolist():
+                    key = self._preference(labels, row, at)
+                    if answer is None or key < answer[0]:
+                        answer = (key, at, row)
+                if answer is not None and not (target.fewest_stages or self.problem.synchronous):
+                    break
+                if self._position_free and not track:
                     # Where ranks differ in nothing but their number, fewer for the same layers win.
                     fresh = ~dead[labels.ideal]
                     dead[labels.ideal] = True
@@ -116,9 +101,25 @@ class JointSearch:
             front = self._front(self._kept[at], at, track)
             for k in self._widths(width - at):
                 self.clock.check()
-                for grown in self._expand(self._kept[at], front, at, k, width, target):
+                for grown in self._expand(self._kept[at], front, at, k, target):
                     waiting[at + k].append(grown)
         return None if answer is None else self._plan(answer[1], answer[2])
+
+    def _start(self, target: Target) -> _Labels:
+        """Nothing placed. Where memory is limited the in-flight micro-batches of a stage depend on
+        the ranks behind it, so that each number of ranks in use has a label of its own."""
+        least = self.layout.block
+        if self._limited:
+            busiest = float(self.table.compute_ms[-1]) / self.layout.copies
+            least = max(1, math.ceil(busiest / target.period_ms * (1 - 1e-12)))
+        used = np.arange(min(least, self.layout.block), self.layout.block + 1, dtype=np.int64)
+        none = np.zeros(len(used), dtype=np.int64)
+        loads = np.zeros((len(used), self._dimensions))
+        return _Labels(none, none.copy(), used, loads, none.copy(), none - 1)
+
+    @property
+    def _limited(self) -> bool:
+        return self.problem.cluster.memory_bytes is not None
 
     @property
     def _counts(self) -> bool:
@@ -127,7 +128,7 @@ class JointSearch:
 
     @property
     def _position_free(self) -> bool:
-        return not self.layout.ports and not self.problem.synchronous
+        return not (self.layout.ports or self.problem.synchronous or self._limited)
 
     @property
     def _dimensions(self) -> int:
@@ -140,7 +141,7 @@ class JointSearch:
     def _widths(self, free: int) -> range:
         return range(1, min(free, 1 if self.problem.constraints.straight else free) + 1)
 
-    def _preference(self, labels: _Labels, row: int, target: Target, at: int) -> tuple[float, ...]:
+    def _preference(self, labels: _Labels, row: int, at: int) -> tuple[float, ...]:
         over = float(labels.loads[row, -2:].sum()) if self.problem.synchronous else 0.0
         return (over, float(labels.stages[row]), float(at), float(labels.ideal[row]))
 
@@ -148,13 +149,12 @@ class JointSearch:
         """Keep the Pareto-minimal labels of each state."""
         if not parts:
             none = np.zeros(0, dtype=np.int64)
-            return _Labels(none, none, np.zeros((0, self._dimensions)), none, none)
+            return _Labels(none, none, none, np.zeros((0, self._dimensions)), none, none)
         joined = _Labels(
-            np.concatenate([x.ideal for x in parts]),
-            np.concatenate([x.last for x in parts]),
-            np.concatenate([x.loads for x in parts]),
-            np.concatenate([x.stages for x in parts]),
-            np.concatenate([x.parent for x in parts]),
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("ideal", "last", "used", "loads", "stages", "parent")
+            )
         )
         return _rows(joined, self._survivors(joined, at, track))
 
@@ -165,7 +165,7 @@ class JointSearch:
         for port in self.layout.ports:
             if at % port.size:
                 straddles |= labels.last > at % port.size
-        state = [labels.ideal, np.where(straddles, labels.last, 0)]
+        state = [labels.ideal, np.where(straddles, labels.last, 0), labels.used]
         loads = [labels.loads[:, d] for d in range(labels.loads.shape[1])]
         if self.problem.constraints.pinned:
             state.append(labels.stages)
@@ -178,24 +178,26 @@ class JointSearch:
         return minimal(state, loads, ties=[labels.stages, labels.last, labels.parent])
 
     def _expand(
-        self, labels: _Labels, front: Ints, at: int, k: int, width: int, target: Target
+        self, labels: _Labels, front: Ints, at: int, k: int, target: Target
     ) -> Iterator[_Labels]:
         """All labels of one more stage of k ranks, in chunks, each chunk reduced."""
-        if not len(labels.ideal):
-            return
         table, copies = self.table, self.layout.copies
         period = target.period_ms * (1 + 1e-13)
-        left = width - at - k
-        need = table.compute_ms[-1] - left * copies * period
         geometry = self.layout.stage(at, k)
-        low = self.pairs.low(need * (1 - 1e-13), last=left == 0)
+        left = labels.used - at - k
+        with np.errstate(invalid="ignore"):
+            needs = table.compute_ms[-1] - left * copies * period
+        lows = self.pairs.lows(needs * (1 - 1e-13))
+        # Without ranks left, only the whole graph may follow; with too few, nothing.
+        lows = np.where(left == 0, len(table) - 1, lows)
         highs = self.pairs.highs(table.compute_ms[labels.ideal] + period * geometry.replicas)
+        highs = np.where(left < 0, 0, highs)
         track = target.fewest_stages or self._counts
         for rows, nexts in chain(
-            self.pairs.local(labels.ideal, low, highs, _CHUNK),
-            self.pairs.across(labels.ideal, front, low, highs, _CHUNK),
+            self.pairs.local(labels.ideal, lows, highs, _CHUNK),
+            self.pairs.across(labels.ideal, front, lows, highs, _CHUNK),
         ):
-            grown = self._filter(labels, rows, nexts, at, k, width, geometry, target)
+            grown = self._filter(labels, rows, nexts, at, k, geometry, target)
             if grown is not None:
                 yield _rows(grown, self._survivors(grown, at + k, track))
 
@@ -223,7 +225,6 @@ class JointSearch:
         nexts: Ints,
         at: int,
         k: int,
-        width: int,
         geometry: StageGeometry,
         target: Target,
     ) -> _Labels | None:
@@ -240,7 +241,7 @@ class JointSearch:
         port = weights * geometry.device_port_ms_per_byte
         port += (entering + leaving) * (layout.device_moved_ms_per_byte / geometry.replicas)
         good = (busy <= period) & (port <= period)
-        good &= self._fits(before, nexts, weights, at, k, width)
+        good &= self._fits(before, nexts, weights, labels.used[rows] - at, k)
         good &= self._allowed(labels.stages[rows] + 1, nexts)
         keep = np.flatnonzero(good)
         if not keep.size:
@@ -251,12 +252,11 @@ class JointSearch:
         loads = np.empty_like(old)
         good = np.ones(len(rows), dtype=np.bool_)
         last = labels.last[rows]
-        for d, level in enumerate(layout.ports):
+        for d in range(len(layout.ports)):
             loads[:, d], fine = self._port(
                 old[:, d], last, weights, entering, leaving, at, k, d, geometry, period
             )
             good &= fine
-            del level
         d = len(layout.ports)
         if layout.shares_ports:
             loads[:, d] = old[:, d] + weights * geometry.shared_ms_per_byte
@@ -274,6 +274,7 @@ class JointSearch:
         return _Labels(
             nexts[keep],
             np.full(len(keep), k, dtype=np.int64),
+            labels.used[rows],
             loads[keep],
             labels.stages[rows] + 1,
             rows,
@@ -292,7 +293,7 @@ class JointSearch:
         geometry: StageGeometry,
         period: float,
     ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Load of the port still open after the stage, and whether all ports it closes are within T."""
+        """Load of the port still open after the stage, and whether those it closes are within T."""
         port = self.layout.ports[d]
         moved = port.ms_per_byte / self.layout.copies
         sync = weights * geometry.port_ms_per_byte[d]
@@ -332,16 +333,20 @@ class JointSearch:
         return out
 
     def _fits(
-        self, before: Ints, nexts: Ints, weights: Ints, at: int, k: int, width: int
+        self, before: Ints, nexts: Ints, weights: Ints, behind: Ints, k: int
     ) -> npt.NDArray[np.bool_]:
-        """DESIGN 4.3: the peak of the stage within the device's memory."""
-        problem, table = self.problem, self.table
+        """DESIGN 4.3: the peak of the stage within the device's memory; `behind` counts the ranks
+        from this stage on."""
+        problem, copies = self.problem, self.layout.copies
         limit = problem.cluster.memory_bytes
         if limit is None:
             return np.ones(len(before), dtype=np.bool_)
-        copies = self.layout.copies
-        held = in_flight(problem.schedule, (width - at) * copies, k * copies, problem.micro_batches)
-        return peak_of(problem, table, before, nexts, weights, held) <= limit
+        held_by = [
+            in_flight(problem.schedule, max(n, k) * copies, k * copies, problem.micro_batches)
+            for n in range(self.layout.block + 1)
+        ]
+        held = np.array(held_by, dtype=np.int64)[behind]
+        return peak_of(problem, self.table, before, nexts, weights, held) <= limit
 
     def _allowed(self, stages: Ints, nexts: Ints) -> npt.NDArray[np.bool_]:
         """Stage count and pinned layers; cuts are ideals that the table lacks or pairs skip."""
@@ -368,7 +373,12 @@ class JointSearch:
 
 
 def peak_of(
-    problem: Problem, table: IdealTable, before: Ints, nexts: Ints, weights: Ints, held: int
+    problem: Problem,
+    table: IdealTable,
+    before: Ints,
+    nexts: Ints,
+    weights: Ints,
+    held: Ints | int,
 ) -> Ints:
     """Peak bytes of stages between ideals: `core.memory.peak_bytes`, for arrays."""
     kept = table.kept_bytes[nexts] - table.kept_bytes[before]
@@ -385,11 +395,8 @@ def _rows(labels: _Labels, rows: Ints) -> _Labels:
     return _Labels(
         labels.ideal[rows],
         labels.last[rows],
+        labels.used[rows],
         labels.loads[rows],
         labels.stages[rows],
         labels.parent[rows],
     )
-
-
-def _rank(plan: Plan) -> tuple[int, int]:
-    return (len(plan.stages), plan.devices)

@@ -1,7 +1,7 @@
 """Best joint plan: the least period (or batch time) for which a plan exists, by searching T.
 
-Every found plan is priced by `core.cost`, which moves the upper end of the search; every T without a
-plan moves the lower end. The search ends when no plan is strictly better than the best one.
+Every found plan is priced by `core.cost`, which moves the upper end of the search; every T without
+a plan moves the lower end. The search ends when no plan is strictly better than the best one.
 """
 
 import math
@@ -19,7 +19,7 @@ from pipeplan.solver.backends.dp.pairs import Pairs
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Progress, ProgressEvent
 
-__all__ = ["JointState", "search_joint"]
+__all__ = ["JointState", "any_plan", "search_joint"]
 
 _STRICT = 1 - 1e-10
 """Relative step below a known plan at which a better one is looked for: above the rounding of sums
@@ -122,6 +122,11 @@ def search_joint(
             assert finest is not None  # the best plan itself meets this target
             state.best, state.best_ms = finest
             state.bound_ms = min(state.bound_ms, state.best_ms)
+
+
+def any_plan(problem: Problem, table: IdealTable, clock: Clock) -> bool:
+    """Whether there is a plan at all, at whatever period."""
+    return _Driver(problem, table, clock, None).find(Target(math.inf)) is not None
 
 
 def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) -> None:

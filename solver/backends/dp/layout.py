@@ -1,7 +1,7 @@
 """Constants of a joint plan's geometry: what ranks p..p+k-1 of a block of a given size imply.
 
-A joint plan is `copies` identical pipelines in blocks of `block` devices. Port loads depend on where
-a stage lies inside its block, and on nothing else of the other stages but their neighbours' shares.
+A joint plan is `copies` identical pipelines in blocks of `block` devices. Port loads depend on
+where a stage lies inside its block, and of the other stages on their neighbours' shares alone.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class PortLevel:
 class StageGeometry:
     """What a stage on ranks p..p+k-1 of a block costs per byte of its weights.
 
-    `device_sync_ms_per_byte` and `latency_ms` are all-reduce time on a device per micro-batch of the
-    whole pipeline; `device_port_ms_per_byte` occupies the device's own port, `port_ms_per_byte` the
-    ports of each spanned level, `shared_ms_per_byte` the ports of levels above the block. The whole
-    all-reduce of a batch takes `full_ms_per_byte` and `full_latency_ms`.
+    `device_sync_ms_per_byte` and `latency_ms` are all-reduce time on a device per micro-batch of
+    the whole pipeline; `device_port_ms_per_byte` occupies the device's own port, `port_ms_per_byte`
+    the ports of each spanned level, `shared_ms_per_byte` the ports of levels above the block. The
+    whole all-reduce of a batch takes `full_ms_per_byte` and `full_latency_ms`.
     """
 
     replicas: int
@@ -94,7 +94,7 @@ class Layout:
         )
 
     def path_ms_per_byte(self, level: int) -> tuple[float, float]:
-        """Activation plus gradient through levels 1..level: ms per byte of the cut, and constant ms."""
+        """Activation plus gradient through levels 1..level: ms per byte of the cut, and fixed."""
         inner = self.problem.cluster.levels[:level]
         slowest = min(x.bandwidth_bytes_per_s for x in inner)
         return (

@@ -1,4 +1,4 @@
-"""The smallest device memory under which a joint plan exists at all: a DP over peaks instead of times."""
+"""The smallest device memory under which a joint plan exists: a DP over peaks, not times."""
 
 import numpy as np
 

@@ -29,8 +29,8 @@ def solve_nested(problem: Problem, table: IdealTable | None, clock: Clock) -> Ou
     asked = problem.constraints
     if asked.max_stages is not None or asked.pinned:
         raise ProblemError(
-            "backend dp does not number the stages of nested plans, so it knows neither --max-stages "
-            "nor pinned layers there; use --backend cpsat"
+            "backend dp does not number the stages of nested plans, so it knows neither a limit on "
+            "stages nor pinned layers there; use --backend cpsat"
         )
     if table is not None and len(table) > MAX_NESTED_IDEALS:
         raise TooLargeError(
@@ -80,12 +80,12 @@ def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome
         why = "the demands on stages and cuts contradict each other"
         if problem.cost_model == "pipedream":
             why = (
-                "the original must use every machine of every level, and a straight pipeline has no "
-                "more stages than the graph has cuts; allow fewer machines"
+                "the original must use every machine of every level, and a straight pipeline has "
+                "no more stages than the graph has cuts; allow fewer machines"
             )
     else:
         why = (
-            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory that "
-            f"would do is {format_bytes(smallest)} ({smallest} bytes) a device"
+            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory "
+            f"that would do is {format_bytes(smallest)} ({smallest} bytes) a device"
         )
     return Outcome(Status.INFEASIBLE, stats, explanation=why, smallest_memory_bytes=smallest)

@@ -1,10 +1,11 @@
 """Cost model `levelwise`: exact tables over pairs of ideals, level by level (DESIGN 4.2).
 
-T(level, context)[u] holds, for each pair of ideals, the best value of the pipeline between them inside
-one group of the level on exactly u devices. Where memory is limited, the in-flight micro-batches of a
-stage depend on the devices behind it, wherever they are: the context is the number of devices behind
-the group per copy of it, and the number of copies. Without a limit there is one context and devices
-are not counted. Plans grow from the last stage to the first, so that what is behind is known.
+T(level, context)[u] holds, for each pair of ideals, the best value of the pipeline between them
+inside one group of the level on exactly u devices. Where memory is limited, the in-flight
+micro-batches of a stage depend on the devices behind it, wherever they are: the context is the
+number of devices behind the group per copy of it, and the number of copies. Without a limit there
+is one context and devices are not counted. Plans grow from the last stage to the first, so that
+what is behind is known.
 """
 
 from dataclasses import dataclass, field
@@ -111,7 +112,8 @@ def _peaks(problem: Problem, table: IdealTable, held: int) -> Matrix:
     count = len(table)
     before, after = np.divmod(np.arange(count * count, dtype=np.int64), count)
     weights = table.parameter_bytes[after] - table.parameter_bytes[before]
-    return np.float64(peak_of(problem, table, before, after, weights, held).reshape(count, count))
+    peaks = peak_of(problem, table, before, after, weights, held)
+    return peaks.reshape(count, count).astype(np.float64)
 
 
 @dataclass(slots=True)
@@ -138,7 +140,7 @@ class LevelwiseTables:
         return value, self._walk_group(top, context, best_used, 0, len(self.table) - 1)
 
     def _group(self, level: int, context: _Context) -> dict[int, Matrix]:
-        """Best over machines of the level, by devices used (all under 0 where they do not count)."""
+        """Best over machines of the level, by devices used (under 0 where they do not count)."""
         key = (level, context)
         if key not in self._groups:
             out: dict[int, Matrix] = {}
@@ -171,8 +173,8 @@ class LevelwiseTables:
     def _leaf(self, context: _Context, behind: int, m: int) -> Matrix:
         held = 1
         if self.rule.counts_devices:
-            # Only ratios matter to the asynchronous schedule: clear the denominator. Synchronous ones
-            # deal the batch to actual ranks.
+            # Only ratios matter to the asynchronous schedule: clear the denominator. Synchronous
+            # ones deal the batch to actual ranks.
             scale = context.copies if self.problem.synchronous else context.behind.denominator
             ranks = int((context.behind + behind + m) * scale)
             held = in_flight(self.problem.schedule, ranks, m * scale, self.problem.micro_batches)

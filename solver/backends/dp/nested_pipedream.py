@@ -1,8 +1,9 @@
-"""Cost model `pipedream`: the original's recurrence, term by term, over its own states (DESIGN 4.2).
+"""Cost model `pipedream`: the original's recurrence, term by term, over its own states.
 
-The tables are filled like the original's (prefix first, last stage by itself), each level from the
-one below, with matrices over (state before, state after) instead of loops. One deviation: states must
-nest (the original compares incomparable states too, which can price a stage below its layers).
+DESIGN 4.2. The tables are filled like the original's (prefix first, last stage by itself), each
+level from the one below, with matrices over (state before, state after) instead of loops. One
+deviation: states must nest (the original compares incomparable states too, which can price a stage
+below its layers).
 """
 
 import numpy as np
@@ -50,7 +51,7 @@ class PipedreamTables:
         return float(self.tables[-1][-1][0, self.whole])
 
     def _memory(self, stage: Matrix, behind: int, replicas: int) -> Matrix:
-        """ceil(machines behind / replicas) stashed copies must fit (the one in flight is forgotten)."""
+        """ceil(machines behind / replicas) copies must fit (the one in flight is forgotten)."""
         copies = -(-behind // replicas)
         if not copies:
             return stage
@@ -93,7 +94,7 @@ class PipedreamTables:
         return range(1, min(m, 2) if self.problem.constraints.straight else m)
 
     def _fill(self, level: int, *, final: bool) -> list[Matrix]:
-        """A[m - 1] for m machines of the level; on the last level only the row of the empty state."""
+        """A[m - 1] for m machines of the level; on the last level, the empty state's row."""
         width = self.problem.cluster.levels[level - 1].children
         straight = self.problem.constraints.straight
         table: list[Matrix] = []
@@ -112,7 +113,7 @@ class PipedreamTables:
         return table
 
     def plan(self) -> tuple[NestedStage, ...]:
-        """The plan behind the answer. Walk the tables back; of equal choices the first, as the original tries them."""
+        """The plan behind the answer; of equal choices the first, as the original tries them."""
         return self._walk(len(self.tables), 0, self.whole, self.problem.cluster.levels[-1].children)
 
     def _walk(self, level: int, i: int, j: int, m: int) -> tuple[NestedStage, ...]:

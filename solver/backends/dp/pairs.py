@@ -1,9 +1,9 @@
 """Pairs of nested ideals: which cut may follow which, by compute windows.
 
 Some ideals are comparable to every other one: the network's bottlenecks, such as the ends of its
-modules. They divide the table into segments, and any ideal of an earlier segment lies inside any of a
-later one. So containment needs a test within a segment only, and of the cuts of one segment only those
-that no other beats in every respect can matter to cuts of later ones.
+modules. They divide the table into segments, and any ideal of an earlier segment lies inside any of
+a later one. So containment needs a test within a segment only, and of the cuts of one segment only
+those that no other beats in every respect can matter to cuts of later ones.
 """
 
 from collections.abc import Iterator
@@ -108,20 +108,22 @@ class Pairs:
         before = np.repeat(np.arange(len(found), dtype=np.int64), [len(x) for x in found])
         return before, np.concatenate(found)
 
-    def local(self, ideals: Ints, low: int, highs: Ints, chunk: int) -> Iterator[tuple[Ints, Ints]]:
-        """Pairs (row of `ideals`, successor in [low, highs[row])) within one segment.
+    def local(
+        self, ideals: Ints, lows: Ints, highs: Ints, chunk: int
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Pairs (row of `ideals`, successor in [lows[row], highs[row])) within one segment.
 
         `ideals` ascend, so that rows of one ideal stand together and are looked up once.
         """
-        first = np.maximum(low, ideals + 1)
+        first = np.maximum(lows, ideals + 1)
         end = np.minimum(np.minimum(highs, self.segment_end[ideals]), self._stop[ideals] + 1)
         rows: list[Ints] = []
         nexts: list[Ints] = []
-        size, known, found = 0, (-1, -1), np.zeros(0, dtype=np.int64)
+        size, known, found = 0, (-1, -1, -1), np.zeros(0, dtype=np.int64)
         for row in np.flatnonzero(first < end).tolist():
-            key = (int(ideals[row]), int(end[row]))
+            key = (int(ideals[row]), int(first[row]), int(end[row]))
             if key != known:
-                known, found = key, self.supersets(key[0], int(first[row]), key[1])
+                known, found = key, self.supersets(*key)
             if found.size:
                 rows.append(np.full(found.size, row, dtype=np.int64))
                 nexts.append(found)
@@ -133,10 +135,10 @@ class Pairs:
             yield np.concatenate(rows), np.concatenate(nexts)
 
     def across(
-        self, ideals: Ints, rows: Ints, low: int, highs: Ints, chunk: int
+        self, ideals: Ints, rows: Ints, lows: Ints, highs: Ints, chunk: int
     ) -> Iterator[tuple[Ints, Ints]]:
         """Pairs of the given rows with successors in later segments: all of those are nested."""
-        first = np.maximum(low, self.segment_end[ideals[rows]])
+        first = np.maximum(lows[rows], self.segment_end[ideals[rows]])
         end = np.minimum(highs[rows], self._stop[ideals[rows]] + 1)
         lengths = np.maximum(end - first, 0)
         edges = np.cumsum(lengths)
@@ -158,8 +160,6 @@ class Pairs:
         """Index after the last ideal that computes at most the ceiling, for each row."""
         return np.searchsorted(self.table.compute_ms, ceiling_ms, side="right").astype(np.int64)
 
-    def low(self, need_ms: float, *, last: bool) -> int:
-        """First ideal that computes at least `need_ms`; with `last`, the whole graph alone."""
-        if last:
-            return len(self.table) - 1
-        return int(np.searchsorted(self.table.compute_ms, need_ms, side="left"))
+    def lows(self, needs_ms: npt.NDArray[np.float64]) -> Ints:
+        """First ideal that computes at least what is needed, for each row."""
+        return np.searchsorted(self.table.compute_ms, needs_ms, side="left").astype(np.int64)

@@ -60,7 +60,7 @@ def _record_lows(
 
 
 def _front(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Survivors of one state whose rows are sorted lexicographically: only earlier ones dominate."""
+    """Survivors of one state, its rows sorted lexicographically: only earlier ones dominate."""
     alive = np.ones(len(values), dtype=np.bool_)
     for i in range(len(values)):
         if alive[i]:

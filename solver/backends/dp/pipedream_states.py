@@ -20,7 +20,7 @@ _MAX_STATES: Final = 2000
 
 @dataclass(frozen=True)
 class PipedreamStates:
-    """States with the empty one in front, subsets first; matrices are infinite where two do not nest."""
+    """States, the empty one in front, subsets first; matrices infinite where two do not nest."""
 
     sets: tuple[frozenset[int], ...]
     compute: Matrix
@@ -35,7 +35,7 @@ class PipedreamStates:
 
 @lru_cache(maxsize=8)
 def pipedream_states(graph: LayerGraph) -> PipedreamStates:
-    """All states of the original for a graph; kept, since questions about one graph come in numbers.
+    """All states of the original for a graph; kept, since one graph is asked about many times.
 
     Raises ProblemError where its last state lacks layers, TooLargeError past the stated limit.
     """
