@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "verify": "Check that the stages chained equal the original model.",
     "run": "Start torchrun here with all ranks of the plan, and train.",
     "simulate": "Run a plan as discrete events: period, bubbles, memory, timeline.",
+    "report": "Write one self-contained HTML page about a plan.",
     "profiles": "List the packaged profiles.",
 }
 """Commands in the order in which `--help` lists them, each with its summary: the first line of the

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeplan.core.errors import PipeplanError, SourceError, shown
 
-__all__ = ["MAX_FILE_BYTES", "read_text", "write_text"]
+__all__ = ["MAX_FILE_BYTES", "read_text", "write_bytes", "write_text"]
 
 MAX_FILE_BYTES: Final = 256 * 2**20
 
@@ -34,19 +34,25 @@ def read_text(path: Path, error: type[SourceError]) -> str:
 
 
 def write_text(path: Path, text: str, *, force: bool) -> None:
-    """Write a file whole or not at all, as UTF-8.
+    """Write a file as UTF-8, whole or not at all; raises PipeplanError as `write_bytes` does, and
+    for text that UTF-8 cannot hold."""
+    try:
+        content = text.encode()
+    except UnicodeEncodeError as fault:
+        raise PipeplanError(
+            f"{_printable(path)} cannot be written: character {fault.start} is half a character"
+        ) from None
+    write_bytes(path, content, force=force)
+
+
+def write_bytes(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a file whole or not at all.
 
     Raises PipeplanError if something of that name exists and `force` is not given, and where the
     file cannot be written; whatever is there then stays as it was. With `force` a symbolic link is
     followed; only a regular file is replaced, and its permissions are kept.
     """
-    name = str(path) if str(path).isprintable() else shown(str(path))
-    try:
-        content = text.encode()
-    except UnicodeEncodeError as fault:
-        raise PipeplanError(
-            f"{name} cannot be written: character {fault.start} is half a character"
-        ) from None
+    name = _printable(path)
     try:
         target = path
         mode = 0o666 & ~_umask()
@@ -100,6 +106,10 @@ def _name(temporary: Path, target: Path) -> None:
         # A file system without links: reserve the name, then rename over the reservation.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         temporary.replace(target)
+
+
+def _printable(path: Path) -> str:
+    return str(path) if str(path).isprintable() else shown(str(path))
 
 
 def _reason(fault: OSError | ValueError) -> str:

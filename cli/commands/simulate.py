@@ -63,7 +63,7 @@ def command(
     """
     from pipeplan.cli.inputs import loaded_plan, writable
     from pipeplan.cli.output import print_json
-    from pipeplan.core.jsontext import write_text
+    from pipeplan.core.textfile import write_text
     from pipeplan.validation.simulation import SimulationOptions, simulate
     from pipeplan.validation.simulation.timeline_svg import timeline_svg
     from pipeplan.validation.simulation.trace import chrome_trace
