@@ -11,19 +11,29 @@ Matrix = npt.NDArray[np.float64]
 def min_over_middle(first: Matrix, second: Matrix, best: Matrix, *, last: bool = False) -> None:
     """best[i, j] = min(best[i, j], min over k of max(first[i, k], second[k, j])), in place.
 
-    States are in an order in which subsets come first, so only i < k < j can be finite. With `last`
-    only the last column is filled.
+    States are in an order in which subsets come first, so only i < k < j can be finite; entries
+    that cannot matter are infinite and narrow the loop further. With `last` only the last column
+    is filled.
     """
     rows, columns = len(first), second.shape[1]
     if rows == 1:
         np.minimum(best[0], np.maximum(first[0, :, None], second).min(axis=0), out=best[0])
         return
+    # The first row from which each middle can be reached at all.
+    reached = np.isfinite(first)
+    opens = np.where(reached.any(axis=0), reached.argmax(axis=0), rows)
+    given = np.isfinite(second)
+    lows = np.where(given.any(axis=0), given.argmax(axis=0), columns)
+    buffer = np.empty(rows * columns)
     for j in range(columns - 1 if last else 1, columns):
-        column = second[:j, j]
-        middle = np.flatnonzero(np.isfinite(column))
-        if not middle.size:
+        low = int(lows[j])
+        if low >= j:
             continue
-        low = int(middle[0])
+        start = int(opens[low:j].min())
         top = min(rows, j)
-        both = np.maximum(first[:top, low:j], column[None, low:])
-        np.minimum(best[:top, j], both.min(axis=1), out=best[:top, j])
+        if start >= top:
+            continue
+        shape = (top - start, j - low)
+        both = buffer[: shape[0] * shape[1]].reshape(shape)
+        np.maximum(first[start:top, low:j], second[None, low:j, j], out=both)
+        np.minimum(best[start:top, j], both.min(axis=1), out=best[start:top, j])

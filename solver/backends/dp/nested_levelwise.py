@@ -8,6 +8,7 @@ is one context and devices are not counted. Plans grow from the last stage to th
 what is behind is known.
 """
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
@@ -15,8 +16,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.core.cost import baselines
 from pipeplan.core.plan import NestedStage
-from pipeplan.core.problem import Problem
+from pipeplan.core.problem import Constraints, Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import peak_of
@@ -59,6 +61,10 @@ class PeriodRule:
         self._weights = np.float64(table.parameter_bytes[None, :] - table.parameter_bytes[:, None])
         compute = table.compute_ms[None, :] - table.compute_ms[:, None]
         self._compute = np.where(_leaf_pairs(problem, table), compute, np.inf)
+        self._known = np.inf
+        if problem.cluster.memory_bytes is None and problem.constraints == Constraints():
+            # Replicating everything everywhere is a plan then.
+            self._known = baselines(problem).data_parallel_ms
 
     def leaf(self, held: int) -> Matrix:
         """Compute, where the peak fits."""
@@ -76,7 +82,10 @@ class PeriodRule:
             width = cluster.group_sizes[level - 1]
             busy = busy + 4 * (replicas - 1) * self._weights / (rate * replicas * width) * 1e3
         moved = 2 * self.table.cut_bytes / (rate * replicas * problem.compression) * 1e3
-        return np.maximum(np.maximum(busy / replicas, moved[:, None]), moved[None, :])
+        value = np.maximum(np.maximum(busy / replicas, moved[:, None]), moved[None, :])
+        # Shared by all outer machines it would still be above a plan that is known.
+        outer = math.prod(x.children for x in cluster.levels[level:])
+        return np.where(value > self._known * outer * (1 + 1e-9), np.inf, value)
 
 
 class PeakRule:

@@ -6,9 +6,12 @@ deviation: states must nest (the original compares incomparable states too, whic
 below its layers).
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.core.cost import baselines
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import NestedStage
 from pipeplan.core.problem import Problem
@@ -32,6 +35,9 @@ class PipedreamTables:
         self.states = pipedream_states(problem.graph)
         self.limit = problem.cluster.memory_bytes if price else None
         self.whole = len(self.states.sets) - 1
+        # Replicating everything everywhere is a plan, unless memory or straightness forbids it.
+        free = price and self.limit is None and not problem.constraints.straight
+        self.known = baselines(problem).data_parallel_ms if free else np.inf
         below = (
             self.states.compute
             if price
@@ -50,8 +56,12 @@ class PipedreamTables:
         """The answer in ms (or bytes); infinite where there is none."""
         return float(self.tables[-1][-1][0, self.whole])
 
-    def _memory(self, stage: Matrix, behind: int, replicas: int) -> Matrix:
+    def _within(self, level: int, stage: Matrix, behind: int, replicas: int) -> Matrix:
         """ceil(machines behind / replicas) copies must fit (the one in flight is forgotten)."""
+        if np.isfinite(self.known):
+            # Shared by all outer machines it would still be above a plan that is known.
+            outer = math.prod(x.children for x in self.problem.cluster.levels[level:])
+            stage = np.where(stage > self.known * outer * (1 + 1e-9), np.inf, stage)
         copies = -(-behind // replicas)
         if not copies:
             return stage
@@ -64,7 +74,7 @@ class PipedreamTables:
         cluster = self.problem.cluster
         width = cluster.levels[level - 1].children
         inner_width = 1 if level == 1 else cluster.levels[level - 2].children
-        return self._memory(self._stage(level, m, inner_width), width - m, m)
+        return self._within(level, self._stage(level, m, inner_width), width - m, m)
 
     def _stage(self, level: int, m: int, inner_width: int) -> Matrix:
         """Inner pipeline plus all-reduce, over m machines."""
@@ -88,7 +98,7 @@ class PipedreamTables:
             after = moved.copy()
             after[self.whole] = 0.0
             stage = np.maximum(np.maximum(stage, moved[:, None]), after[None, :])
-        return self._memory(stage, cluster.levels[level - 1].children - m, replicas)
+        return self._within(level, stage, cluster.levels[level - 1].children - m, replicas)
 
     def _choices(self, m: int) -> range:
         return range(1, min(m, 2) if self.problem.constraints.straight else m)

@@ -1,6 +1,5 @@
 """The original's states: down-closed sets grown from its first source, with their sums."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -16,6 +15,7 @@ __all__ = ["PipedreamStates", "pipedream_states"]
 
 Matrix = npt.NDArray[np.float64]
 _MAX_STATES: Final = 2000
+_TICKS: Final = 2**50  # as in solver.ideals: sums do not depend on their order
 
 
 @dataclass(frozen=True)
@@ -47,35 +47,40 @@ def pipedream_states(graph: LayerGraph) -> PipedreamStates:
             f"cost model pipedream starts at the first source and never reaches layer {lost}; the "
             "original drops such layers without a word. Use --cost-model levelwise"
         )
-    closed = sorted(
-        _explored(view),
-        key=lambda s: (graph.compute_ms(s), len(s), sorted(s)),
-    )
-    inside = np.zeros((len(closed), len(graph)), dtype=np.float32)
-    for i, state in enumerate(closed):
-        inside[i, sorted(state)] = 1
-    # Layers of i that j lacks, for all pairs at once; counts are small enough to be exact.
-    lacking = inside @ (1 - inside).T
+    masks = sorted(_explored(view))
+    words = max(1, -(-len(graph) // 8))
+    raw = np.frombuffer(b"".join(m.to_bytes(words, "little") for m in masks), dtype=np.uint8)
+    inside = np.unpackbits(raw.reshape(len(masks), words), axis=1, bitorder="little")
+    inside = inside[:, : len(graph)].astype(np.int64)
+    total_ms = graph.total_compute_ms
+    scale = _TICKS / total_ms if total_ms > 0 else 0.0
+    ticks = inside @ np.array([round(x.compute_ms * scale) for x in graph.layers], dtype=np.int64)
     size = inside.sum(axis=1)
+    order = np.lexsort([np.arange(len(masks)), size, ticks])
+    inside, ticks, size = inside[order], ticks[order], size[order]
+    # Layers of i that j lacks, for all pairs at once; counts are small enough to be exact.
+    lacking = inside.astype(np.float32) @ (1 - inside).T.astype(np.float32)
     nested = (lacking == 0) & (size[:, None] < size[None, :])
 
-    def between(values: Iterable[float]) -> Matrix:
-        column = np.array(list(values), dtype=np.float64)
+    def between(column: npt.NDArray[np.float64]) -> Matrix:
         return np.where(nested, column[None, :] - column[:, None], np.inf)
 
-    weights = [graph.parameter_bytes(s) for s in closed]
-    outputs = [sum(graph.layers[v].output_bytes for v in s) for s in closed]
+    weights = inside @ np.array([x.parameter_bytes for x in graph.layers], dtype=np.int64)
+    outputs = np.array([x.output_bytes for x in graph.layers], dtype=np.int64)
+    sets = tuple(frozenset(np.flatnonzero(row).tolist()) for row in inside)
     return PipedreamStates(
-        tuple(closed),
-        between(graph.compute_ms(s) for s in closed),
-        between(weights),
-        between(w + a for w, a in zip(weights, outputs, strict=True)),
-        np.array([float(view.output_bytes(s)) for s in closed]),
+        sets,
+        between(ticks / scale if scale else np.zeros(len(sets))),
+        between(weights.astype(np.float64)),
+        between((weights + inside @ outputs).astype(np.float64)),
+        np.array([float(view.output_bytes(s)) for s in sets]),
     )
 
 
-def _explored(view: PipedreamGraph) -> list[frozenset[int]]:
-    """Every state the original reaches: from the first source, a state grows by a layer that reads
+def _explored(view: PipedreamGraph) -> list[int]:
+    """Every state the original reaches, as bit masks.
+
+    From the first source, a state grows by a layer that reads
     something in it, with all that is before that layer (other sources ride along)."""
     graph = view.graph
     with_ancestors = [0] * len(graph)
@@ -103,5 +108,4 @@ def _explored(view: PipedreamGraph) -> list[frozenset[int]]:
                 f"than {_MAX_STATES} (counted {len(found)} before stopping); use --cost-model "
                 "levelwise --backend cpsat, or --scope joint"
             )
-    layers = range(len(graph))
-    return [frozenset(), *(frozenset(v for v in layers if mask >> v & 1) for mask in found)]
+    return [0, *found]
