@@ -61,7 +61,7 @@ def graphs(draw: st.DrawFn, most: int = 5) -> LayerGraph:
 def clusters(draw: st.DrawFn, shapes: list[tuple[int, ...]]) -> Cluster:
     shape = draw(st.sampled_from(shapes))
     rates = st.sampled_from([1e5, 1e6, 5e6, 1e8, 3e6])
-    latency = st.sampled_from([0.0, 0.0, 0.25])
+    latency = st.sampled_from([0.0, 0.0, 0.25, 3.0])
     levels = tuple(Level(n, draw(rates), draw(latency)) for n in shape)
     memory = draw(st.one_of(st.none(), st.none(), st.integers(1, 400_000)))
     return Cluster(levels, memory, draw(st.sampled_from(["full", "full", "half"])))

@@ -235,8 +235,7 @@ class JointSearch:
         weights = table.parameter_bytes[nexts] - table.parameter_bytes[before]
         busy = (table.compute_ms[nexts] - table.compute_ms[before]) / geometry.replicas
         busy += weights * geometry.device_sync_ms_per_byte
-        if geometry.latency_ms:
-            busy += (weights > 0) * geometry.latency_ms
+        busy += geometry.latency_ms
         entering, leaving = table.cut_bytes[before], table.cut_bytes[nexts]
         port = weights * geometry.device_port_ms_per_byte
         port += (entering + leaving) * (layout.device_moved_ms_per_byte / geometry.replicas)
@@ -264,7 +263,7 @@ class JointSearch:
             d += 1
         if self.problem.synchronous:
             loads[:, d] = old[:, d] + self._path(last, entering, at, k)
-            whole = weights * geometry.full_ms_per_byte + (weights > 0) * geometry.full_latency_ms
+            whole = weights * geometry.full_ms_per_byte + geometry.full_latency_ms
             loads[:, d + 1] = np.maximum(old[:, d + 1], whole)
             good &= loads[:, d] + loads[:, d + 1] <= target.overhead_ms * (1 + 1e-13)
         keep = np.flatnonzero(good)
