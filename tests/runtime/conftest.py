@@ -48,6 +48,29 @@ def net(dropout=0.3):
 '''
 
 
+ONE_RANK = '''
+import os
+import sys
+from pathlib import Path
+
+
+def run(directory, arguments, environment, log):
+    """One rank, as torchrun would start it; what it prints goes to a file."""
+    os.environ.update(environment)
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    import torch
+
+    torch.set_num_threads(1)
+    from pipeplan.runtime.launch import main
+    from pipeplan.runtime.package import load_package, load_recipe
+
+    main(Path(directory), load_recipe(load_package(Path(directory))), arguments)
+'''
+"""What each process of a test runs; in a module of its own, which a new process can import."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
@@ -58,6 +81,7 @@ def factories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of module `pipeplan_small_nets`, which is on the path meanwhile."""
     folder = tmp_path_factory.mktemp("factories")
     (folder / "pipeplan_small_nets.py").write_text(FACTORIES)
+    (folder / "pipeplan_one_rank.py").write_text(ONE_RANK)
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(str(folder))
     patch.setenv("PYTHONPATH", str(folder), prepend=":")
@@ -90,8 +114,10 @@ def make_package(tmp_path_factory: pytest.TempPathFactory, factories: Path) -> C
         factory: str,
         replicas: list[int],
         sizes: Mapping[str, Any] | None = None,
+        parted: bool = False,
         **problem: Any,
     ) -> Path:
+        """`parted` cuts anywhere, through groups of layers that belong together."""
         key = f"{factory} {sorted((sizes or {}).items())}"
         if key not in profiles:
             model, inputs = build_model(load_factory(factory), sizes=sizes)
@@ -99,7 +125,11 @@ def make_package(tmp_path_factory: pytest.TempPathFactory, factories: Path) -> C
                 model, inputs, name="net", estimate="v100", factory=factory, sizes=sizes
             )
         graph = profiles[key]
-        found = cuts(graph, len(replicas))
+        found = (
+            [i * len(graph) // len(replicas) for i in range(len(replicas) + 1)]
+            if parted
+            else cuts(graph, len(replicas))
+        )
         counts = replicas[: len(found) - 1]
         stages = tuple(
             (tuple(range(a, b)), r) for a, b, r in zip(found, found[1:], counts, strict=False)
@@ -107,7 +137,7 @@ def make_package(tmp_path_factory: pytest.TempPathFactory, factories: Path) -> C
         cluster = Cluster.of([sum(counts)], [1e9])
         question = Problem(graph, cluster, **problem)
         plan = joint_plan(cluster, stages)
-        assert violations(question, plan) == ()
+        assert parted or violations(question, plan) == ()
         file = PlanFile(question, plan, evaluate(question, plan), Provenance("GIVEN"))
         target = tmp_path_factory.mktemp("package") / "net"
         write_package(build_package(file), target)
