@@ -5,7 +5,7 @@ no ideal separates them. Times are integer ticks, so that sums do not depend on 
 are exact.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -97,8 +97,10 @@ class IdealTable:
         )
 
 
-def enumerate_ideals(reduced: ReducedGraph, *, limit: int = MAX_IDEALS) -> IdealTable:
-    """Every ideal of the contracted graph.
+def enumerate_ideals(
+    reduced: ReducedGraph, *, limit: int = MAX_IDEALS, pause: Callable[[], None] = lambda: None
+) -> IdealTable:
+    """Every ideal of the contracted graph; `pause` is called now and then and may raise.
 
     Raises TooLargeError with the count reached where there are more than `limit`.
     """
@@ -112,6 +114,7 @@ def enumerate_ideals(reduced: ReducedGraph, *, limit: int = MAX_IDEALS) -> Ideal
     found: list[int] = [0]
     frontier: dict[int, tuple[int, ...]] = {0: sources}
     while frontier:
+        pause()
         grown: dict[int, tuple[int, ...]] = {}
         for mask, ready in frontier.items():
             for b in ready:

@@ -11,6 +11,7 @@ from pipeplan.solver.backends.dp.nested import solve_nested
 from pipeplan.solver.backends.dp.pairs import usable
 from pipeplan.solver.explain import explain
 from pipeplan.solver.ideals import IdealTable, enumerate_ideals
+from pipeplan.solver.layout_search import floor_ms
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
@@ -32,36 +33,43 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     Raises TooLargeError where the graph has more ideals than `solver.ideals.MAX_IDEALS`.
     """
     clock = Clock(options.time_limit_s)
-    if problem.cost_model == "pipedream":
-        return solve_nested(problem, None, clock)
     reduced = reduce_graph(problem)
-    table = usable(problem, enumerate_ideals(reduced))
-    if table is None:
-        return _infeasible(problem, None, Stats("dp", clock.seconds, notes=reduced.notes), clock)
-    if problem.scope == "nested":
-        return solve_nested(problem, table, clock)
-    state = JointState(best=linear_plan(problem, reduced) if len(table) > _HINT_FROM else None)
+    state = JointState()
+    table: IdealTable | None = None
     limit: Limit | None = None
     try:
-        search_joint(problem, table, state, gap=options.gap, clock=clock, progress=progress)
+        if problem.cost_model == "pipedream":
+            return solve_nested(problem, None, clock)
+        table = usable(problem, enumerate_ideals(reduced, pause=clock.check))
+        if table is not None and problem.scope == "nested":
+            return solve_nested(problem, table, clock)
+        if table is not None:
+            if len(table) > _HINT_FROM:
+                state.best = linear_plan(problem, reduced)
+            search_joint(problem, table, state, gap=options.gap, clock=clock, progress=progress)
     except OutOfTimeError:
         limit = Limit.TIME
+        if state.best is None:
+            # Better than nothing, and a matter of a second or two.
+            state.best = linear_plan(problem, reduced)
     except KeyboardInterrupt:
         limit = Limit.INTERRUPT
-    stats = Stats("dp", clock.seconds, ideals=len(table), notes=reduced.notes)
-    if state.infeasible:
+    ideals = None if table is None else len(table)
+    stats = Stats("dp", clock.seconds, ideals=ideals, notes=reduced.notes)
+    if limit is None and (table is None or state.infeasible):
         return _infeasible(problem, table, stats, clock)
+    bound = max(state.bound_ms, floor_ms(problem))
     if state.best is None:
-        return Outcome(Status.NO_SOLUTION, stats, bound_ms=state.bound_ms, limit=limit)
+        return Outcome(Status.NO_SOLUTION, stats, bound_ms=bound, limit=limit)
     # The search works on the period alone until it is done: price what it holds as it stands.
     objective = evaluate(problem, state.best).objective_ms
-    proven = limit is None and objective <= state.bound_ms * (1 + 1e-9)
+    proven = limit is None and objective <= bound * (1 + 1e-9)
     return Outcome(
         Status.OPTIMAL if proven else Status.FEASIBLE,
         stats,
         plan=state.best,
         claimed_ms=objective,
-        bound_ms=state.bound_ms,
+        bound_ms=min(bound, objective),
         limit=None if proven else limit or Limit.GAP,
     )
 

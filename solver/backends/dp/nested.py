@@ -6,25 +6,24 @@ from pipeplan.core.errors import ProblemError, TooLargeError
 from pipeplan.core.plan import NestedStage, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
-from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
+from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
 from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Outcome
-from pipeplan.solver.result import Limit, Stats, Status
+from pipeplan.solver.result import Stats, Status
 
 __all__ = ["MAX_NESTED_IDEALS", "solve_nested"]
 
 MAX_NESTED_IDEALS = 2000
 """Stated limit of the nested scope: its tables hold a figure for each pair of ideals."""
 
-_Found = tuple[float, tuple[NestedStage, ...] | None]
-
 
 def solve_nested(problem: Problem, table: IdealTable | None, clock: Clock) -> Outcome:
     """Solve a nested problem; `table` is None for cost model pipedream, which has its own states.
 
-    Raises TooLargeError past the stated limit, ProblemError for what only other backends know.
+    Raises TooLargeError past the stated limit, ProblemError for what only other backends know, and
+    OutOfTimeError.
     """
     asked = problem.constraints
     if asked.max_stages is not None or asked.pinned:
@@ -37,22 +36,14 @@ def solve_nested(problem: Problem, table: IdealTable | None, clock: Clock) -> Ou
             f"nested tables hold a figure for each pair of ideals, and the graph has {len(table)} "
             f"(limit {MAX_NESTED_IDEALS}); use --backend cpsat or --scope joint"
         )
+    value, stages, smallest = _solve(problem, table, clock)
+    notes = () if table is None else table.reduced.notes
     ideals = None if table is None else len(table)
-    limit: Limit
-    try:
-        value, stages, smallest = _solve(problem, table, clock)
-    except OutOfTimeError:
-        limit = Limit.TIME
-    except KeyboardInterrupt:
-        limit = Limit.INTERRUPT
-    else:
-        stats = Stats("dp", clock.seconds, ideals=ideals)
-        if stages is None:
-            return _infeasible(problem, smallest, stats)
-        plan = nested_plan(problem.cluster, stages)
-        return Outcome(Status.OPTIMAL, stats, plan=plan, claimed_ms=value, bound_ms=value)
-    stats = Stats("dp", clock.seconds, ideals=ideals)
-    return Outcome(Status.NO_SOLUTION, stats, limit=limit)
+    stats = Stats("dp", clock.seconds, ideals=ideals, notes=notes)
+    if stages is None:
+        return _infeasible(problem, smallest, stats)
+    plan = nested_plan(problem.cluster, stages)
+    return Outcome(Status.OPTIMAL, stats, plan=plan, claimed_ms=value, bound_ms=value)
 
 
 def _solve(
