@@ -39,7 +39,19 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file.")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="AXIS",
+            help="Which plan is best where: bandwidth=1..100GB/s:20, bandwidth1=..., "
+            "memory=8GB..80GB, devices=1..8; repeatable.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the sweeps as SVG.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Find the best plan of a network on a cluster.
 
@@ -56,9 +68,16 @@ def command(
     from pipeplan.core.jsontext import dump_json, write_text
 
     path = asked_profile(profile, profile_filename)
-    if output is not None:
-        writable(output, force=force)
+    _check_sweep(sweep, output, plot)
+    for target in (output, plot):
+        if target is not None:
+            writable(target, force=force)
     problem = loaded(path, question)
+    if sweep:
+        from pipeplan.cli.sweeping import run_sweeps
+
+        run_sweeps(problem, sweep, backend, search, plot=plot, as_json=as_json, force=force)
+        return
     result = find(problem, backend, search)
     file = plan_file(problem, result, search.options())
     if file is not None and output is not None:
@@ -74,6 +93,15 @@ def command(
 
         infeasible = result.status.value == "INFEASIBLE"
         raise typer.Exit(EXIT_FALSE if infeasible else EXIT_NO_PLAN)
+
+
+def _check_sweep(sweep: list[str] | None, output: Path | None, plot: Path | None) -> None:
+    from pipeplan.core.errors import PipeplanError
+
+    if sweep and output is not None:
+        raise PipeplanError("--sweep answers with many plans and -o writes one: give one of them")
+    if plot is not None and not sweep:
+        raise PipeplanError("--plot draws what --sweep finds: give --sweep too")
 
 
 def _show(file: "PlanFile", profile: str, output: Path | None) -> None:

@@ -18,13 +18,11 @@ __all__ = ["comparison"]
 def comparison(title: str, claims: Sequence[Claim], verdict: Verdict) -> Iterator[RenderableType]:
     """What each backend said of one profile, and whether they agree."""
     yield Text(plain(title).plain, style="bold")
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), collapse_padding=True
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=0)
     table.add_column("backend", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    for name in ("objective ms", "bound ms", "gap", "seconds", "variables", "constraints"):
-        table.add_column(name, justify="right")
+    for name in ("objective ms", "bound ms", "gap", "seconds", "vari-\nables", "con-\nstraints"):
+        table.add_column(name, justify="right", overflow="fold")
     for claim in claims:
         table.add_row(*_row(claim))
     yield table
@@ -49,7 +47,7 @@ def _row(claim: Claim) -> list[str]:
     objective, bound = result.objective_ms, result.bound_ms
     far = None if objective is None else gap(objective, bound)
     stats = result.stats
-    status = result.status.value + ("" if result.limit is None else f" ({result.limit.value})")
+    status = result.status.value + ("" if result.limit is None else f"\n({result.limit.value})")
     return [
         claim.backend,
         status,

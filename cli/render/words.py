@@ -29,6 +29,8 @@ def percent(part: float) -> str:
     """A share: 12.5 %; nothing but 0 is shown as 0 %, nothing but 1 as 100 %."""
     if part in (0, 1):
         return f"{part * 100:.0f} %"
+    if abs(part) < 5e-6:
+        return "under 0.001 %"
     digits = 3 if abs(part) < 0.0005 or 0.9995 < abs(part) < 1 else 1
     return f"{part * 100:.{digits}f} %"
 

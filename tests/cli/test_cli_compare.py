@@ -73,3 +73,28 @@ def test_an_answer_of_someone_else_does_not_count(
     assert ran.code == 0
     assert "milp: the answer came from dp, not from milp" in ran.out
     assert "Nothing to compare" in ran.out
+
+
+def test_the_table_fits_80_columns_whole() -> None:
+    from pipeplan.cli.render.comparison import comparison
+    from pipeplan.cli.render.terminal import console
+    from pipeplan.solver.result import Limit
+    from pipeplan.validation.crosscheck import Claim, crosscheck
+
+    stats = Stats("exhaustive", 12.345, variables=123456, constraints=1234567)
+    result = SolveResult(
+        status=Status.NO_SOLUTION, stats=stats, bound_ms=1234.567891, limit=Limit.INTERRUPT
+    )
+    solved = SolveResult(
+        status=Status.OPTIMAL, stats=stats, objective_ms=1234.567891, bound_ms=1234.567889
+    )
+    claims = [Claim("exhaustive", result), Claim("dp", solved)]
+    out = console(width=80)
+    with out.capture() as captured:
+        for part in comparison("net", claims, crosscheck(claims)):
+            out.print(part)
+    text = captured.get()
+    assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+    for figure in ("1234.567891", "12.345", "123456", "1234567", "NO_SOLUTION"):
+        assert figure in text
+    assert "\u2026" not in text

@@ -221,11 +221,12 @@ def test_what_feeds_what() -> None:
 def test_figures_in_words() -> None:
     assert ranges([0, 1, 2, 5, 7, 8]) == ["0-2", "5", "7-8"]
     assert ranges([]) == []
-    assert [percent(x) for x in (0, 1, 0.125, 0.0001, 0.99999, 1.5)] == [
+    assert [percent(x) for x in (0, 1, 0.125, 0.0001, 4e-7, 0.99999, 1.5)] == [
         "0 %",
         "100 %",
         "12.5 %",
         "0.010 %",
+        "under 0.001 %",
         "99.999 %",
         "150.0 %",
     ]
