@@ -24,7 +24,9 @@ __all__ = [
     "Stretch",
     "Sweep",
     "axis_value",
+    "current_value",
     "parse_axis",
+    "plan_words",
     "show_value",
     "sweep",
     "tolerance",
@@ -126,6 +128,10 @@ class Sweep:
                 out.append(Stretch(point.plan, point.value, point.value, i == 0, i == last))
         return tuple(out)
 
+    def around(self, value: float) -> Stretch | None:
+        """The stretch that holds a value."""
+        return next((x for x in self.stretches if x.low <= value <= x.high), None)
+
 
 def parse_axis(text: str) -> Axis:
     """An axis as people write it: `bandwidth=1..100GB/s:20`, `memory=8GB..80GB`, `devices=1..8`.
@@ -206,12 +212,16 @@ def current_value(problem: Problem, name: str) -> float | None:
 def sweep(problem: Problem, axis: Axis, solve: Solver, *, precision: float = 0.01) -> Sweep:
     """Solve at every value of an axis, and halve between neighbours whose plans differ.
 
+    Raises PipeplanError for a level that the cluster lacks, and what `solve` raises.
     A plan stays the best as long as it costs no more than what the solver finds (rel. 1e-9), so
     that ties do not show as changes. Changes are known to the relative `precision` (of devices and
-    bytes to one); what lies between two values with the same plan is not looked at.
+    bytes to one); what lies between two values with the same plan is not looked at. The question's
+    own value is one of the points where the range holds it.
     """
     search = _Search(problem, axis, solve)
-    values = axis.values()
+    now = current_value(problem, axis.name)
+    here = {now} if now is not None and axis.low <= now <= axis.high else set()
+    values = sorted({*axis.values(), *here})
     for value in values:
         search.at(value)
     changes: list[Change] = []
@@ -340,3 +350,15 @@ def _run(flags: Iterable[bool]) -> int:
             break
         count += 1
     return count
+
+
+def plan_words(plan: Plan) -> str:
+    """A plan in a few characters: layers and replicas of its stages, as `evaluate` takes them."""
+    pieces = []
+    for stage in plan.stages:
+        first, last = stage.layers[0], stage.layers[-1]
+        whole = last - first + 1 == len(stage.layers)
+        layers = f"{first}-{last}" if whole else f"{len(stage.layers)} layers"
+        pieces.append(f"{layers}:{stage.replicas}")
+    shown = pieces if len(pieces) <= 12 else [*pieces[:8], "...", *pieces[-3:]]
+    return " ".join(shown)

@@ -37,7 +37,8 @@ SEARCH = {"--time-limit", "--workers", "--seed", "--gap", "--log"}
 OPTIONS = {
     "solve": QUESTION
     | SEARCH
-    | {"-f --profile_filename", "--backend", "-o --output", "--json", "--force"},
+    | {"-f --profile_filename", "--backend", "-o --output", "--json", "--force"}
+    | {"--sweep", "--plot"},
     "show": set(),
     "evaluate": QUESTION
     | SEARCH

@@ -1,0 +1,143 @@
+"""`solve --sweep`: the question asked again along an axis, as a table, JSON and a drawing."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pipeplan.cli.output import print_json
+from pipeplan.cli.render.terminal import plain, show
+from pipeplan.cli.search import Search
+from pipeplan.core.problem import Problem
+from pipeplan.core.textfile import write_text
+from pipeplan.core.units import format_ms
+from pipeplan.solver.options import BackendName
+from pipeplan.solver.result import SolveResult
+from pipeplan.validation.sensitivity import (
+    Sweep,
+    current_value,
+    parse_axis,
+    plan_words,
+    show_value,
+    sweep,
+)
+from pipeplan.validation.sensitivity_svg import sweep_svg
+
+__all__ = ["run_sweeps"]
+
+
+def run_sweeps(
+    problem: Problem,
+    texts: Sequence[str],
+    backend: BackendName,
+    search: Search,
+    *,
+    plot: Path | None,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Sweep every axis on its own, print what was found, and draw it.
+
+    Raises PipeplanError for axes that are none, and what the backend raises.
+    """
+    from pipeplan.solver.api import solve
+
+    axes = [parse_axis(text) for text in texts]
+    options = search.options()
+
+    def answer(changed: Problem) -> SolveResult:
+        return solve(changed, backend, options)
+
+    found = [sweep(problem, axis, answer) for axis in axes]
+    now = [current_value(problem, axis.name) for axis in axes]
+    if plot is not None:
+        drawing = sweep_svg(found, name=problem.graph.name or "the network", now=now)
+        write_text(plot, drawing, force=force)
+    if as_json:
+        print_json({"sweeps": [_document(x, here) for x, here in zip(found, now, strict=True)]})
+        return
+    for one, here in zip(found, now, strict=True):
+        show(*_page(problem, one, here))
+
+
+def _page(problem: Problem, found: Sweep, now: float | None) -> Iterator[RenderableType]:
+    name, axis = plain(problem.graph.name or "the network", 60).plain, found.axis.name
+    yield Text(f"{name}: the best plan by {axis}", style="bold")
+    if now is not None:
+        here = found.around(now)
+        if here is not None and here.plan is not None:
+            yield Text(f"Now {show_value(axis, now)}: {_tolerance(found, now)}")
+    table = Table(box=None, pad_edge=False)
+    for column in ("from", "to", "objective", "bound"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("best plan (layers:replicas of each stage)")
+    by_value = {point.value: point for point in found.points}
+    for stretch in found.stretches:
+        ends = (by_value[stretch.low], by_value[stretch.high])
+        mark = " <- now" if now is not None and stretch.low <= now <= stretch.high else ""
+        words = (
+            ends[0].status.value if stretch.plan is None else plan_words(found.plans[stretch.plan])
+        )
+        table.add_row(
+            show_value(axis, stretch.low),
+            show_value(axis, stretch.high),
+            _between([x.objective_ms for x in ends]),
+            _between([x.bound_ms for x in ends]),
+            words + mark,
+        )
+    yield Padding(table, (0, 0, 0, 2))
+    yield Text()
+
+
+def _between(times: Sequence[float | None]) -> str:
+    """The times at both ends of a stretch, once where they are the same."""
+    shown = list(dict.fromkeys("-" if x is None else format_ms(x) for x in times))
+    return " to ".join(shown)
+
+
+def _tolerance(found: Sweep, now: float) -> str:
+    here = found.around(now)
+    assert here is not None
+    axis = found.axis.name
+    low = ("at or below " if here.open_low else "") + show_value(axis, here.low)
+    high = show_value(axis, here.high) + (" or more" if here.open_high else "")
+    return f"the same plan from {low} to {high}."
+
+
+def _document(found: Sweep, now: float | None) -> dict[str, Any]:
+    return {
+        "axis": found.axis.name,
+        "now": now,
+        "points": [
+            {
+                "value": x.value,
+                "status": x.status.value,
+                "objective_ms": x.objective_ms,
+                "bound_ms": x.bound_ms,
+                "plan": x.plan,
+            }
+            for x in found.points
+        ],
+        "plans": [
+            [{"layers": list(s.layers), "ranks": list(s.ranks)} for s in plan.stages]
+            for plan in found.plans
+        ],
+        "changes": [
+            {"low": x.low, "high": x.high, "before": x.before, "after": x.after}
+            for x in found.changes
+        ],
+        "stretches": [
+            {
+                "plan": x.plan,
+                "low": x.low,
+                "high": x.high,
+                "open_low": x.open_low,
+                "open_high": x.open_high,
+            }
+            for x in found.stretches
+        ],
+    }
