@@ -18,6 +18,10 @@ INITIAL: Final = 4
 
 
 def seeded(seed: int, purpose: int, step: int, number: int, stage: int = 0) -> None:
-    """Seed torch's generators of all devices."""
+    """Seed torch's generators, of the CPU and of GPUs in use."""
     text = f"{seed} {purpose} {step} {number} {stage}".encode()
-    torch.manual_seed(int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1)
+    value = int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
+    # Not torch.manual_seed, which queues a call for every device not in use, and keeps them all.
+    torch.default_generator.manual_seed(value)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(value)

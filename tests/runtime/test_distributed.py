@@ -62,7 +62,8 @@ def start(tmp_path: Path, factories: Path) -> Any:
     """Start all ranks of a package; they are ended with the test."""
     one_rank = importlib.import_module("pipeplan_one_rank").run
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "pipeplan.runtime.launch", "pipeplan.models.profiler"])
+    # The optimizers of torch import its compiler, which takes longer than all these tests.
+    context.set_forkserver_preload(["torch._dynamo", "pipeplan.runtime.launch"])
     started: list[Ranks] = []
 
     def begin(directory: Path, *arguments: str) -> Ranks:
