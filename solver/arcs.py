@@ -12,6 +12,7 @@ from functools import cached_property
 from math import prod
 
 from pipeplan.core.cluster import Cluster
+from pipeplan.core.plan import NestedStage, Plan
 
 __all__ = ["Arc", "Layout", "Span"]
 
@@ -45,12 +46,13 @@ class Layout:
     """Positions 0..`size`-1 and the spans over them; `group_sizes[l]` devices are a level-l group.
 
     `copies` identical pipelines are laid out (joint plans; 1 for nested ones). With `straight`
-    every arc has one machine.
+    every arc has one machine. `barred` arcs are known to be in no plan of interest.
     """
 
     group_sizes: tuple[int, ...]
     copies: int = 1
     straight: bool = False
+    barred: frozenset[Arc] = frozenset()
 
     @staticmethod
     def joint(cluster: Cluster, block: int, *, straight: bool = False) -> "Layout":
@@ -91,7 +93,9 @@ class Layout:
         for start in self.slots(span):
             widest = 1 if self.straight else (self.stop(span) - start) // step
             for machines in range(1, widest + 1):
-                yield Arc(span, start, machines)
+                arc = Arc(span, start, machines)
+                if arc not in self.barred:
+                    yield arc
 
     def inner(self, arc: Arc) -> Span | None:
         """The span inside a stage, None at level 1."""
@@ -155,3 +159,26 @@ class Layout:
         outer = self.around(arc)
         inside = (arc.start - arc.span.start) * self.copies * prod(arc.span.around)
         return inside + (self.ranks_before(outer) if outer else 0)
+
+    def arcs_of_plan(self, plan: Plan) -> dict[Arc, int] | None:
+        """The arcs of a plan, each with the number of its (first) stage; None if the plan is one of
+        another layout."""
+        nested = plan.nested
+        if nested is None:
+            if plan.copies != self.copies:
+                return None
+            nested = tuple(NestedStage(s.layers, s.replicas // self.copies) for s in plan.stages)
+        out: dict[Arc, int] = {}
+
+        def lay(span: Span, stages: tuple[NestedStage, ...], number: int) -> int:
+            at = span.start
+            for stage in stages:
+                a = Arc(span, at, stage.replicas)
+                inner = self.inner(a)
+                out[a] = number
+                number = lay(inner, stage.inner, number) if inner else number + 1
+                at = self.end(a)
+            return number
+
+        lay(self.top, nested, 0)
+        return out

@@ -22,10 +22,11 @@ from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.reduce import ReducedGraph, reduce_graph
+from pipeplan.solver.relaxation import MOST_BLOCKS, Relaxation, relax_joint
 from pipeplan.solver.result import Limit, Stats, Status
 from pipeplan.solver.stopwatch import Stopwatch
 
-__all__ = ["Engine", "Finding", "Task", "layouts_of", "search_layouts"]
+__all__ = ["Engine", "Finding", "Task", "floor_ms", "layouts_of", "longest_ms", "search_layouts"]
 
 _SAME: Final = 1e-9
 """Relative difference below which two prices are one."""
@@ -36,7 +37,8 @@ class Task:
     """One model to solve: find a plan of a layout that costs at most `upper_ms`, the cheapest.
 
     `lower_ms` is known to bound every plan. `hint` is a plan of the layout to start from, and
-    then `upper_ms` its price.
+    then `upper_ms` its price. `relaxation` says what plans within `upper_ms` look like; the arcs it
+    rules out are barred from the layout already.
     """
 
     reduced: ReducedGraph
@@ -46,6 +48,7 @@ class Task:
     hint: Plan | None
     seconds: float | None
     options: SolveOptions
+    relaxation: Relaxation | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,8 @@ def _require_chain(engine: Engine, problem: Problem) -> None:
     for u, v in pairwise(kept):
         if (u, v) not in known:
             raise ProblemError(
-                f"cost model pipedream needs backend dp here: {engine.name} states it for chains of "
-                f"cuts alone, and layers {graph.layers[u].id} and {graph.layers[v].id} can be cut "
+                f"cost model pipedream needs backend dp here: {engine.name} states it for chains "
+                f"of cuts alone, and {graph.layers[u].id} and {graph.layers[v].id} can be cut "
                 "in either order"
             )
 
@@ -145,6 +148,14 @@ def floor_ms(problem: Problem) -> float:
     if problem.scope == "joint" and problem.micro_batches is not None:
         period = total + (problem.micro_batches - 1) * period
     return period * (1 - _SAME)
+
+
+def longest_ms(problem: Problem) -> float:
+    """More than any period without all-reduce: everything on one device and through every port."""
+    cluster = problem.cluster
+    moved = sum(layer.output_bytes for layer in problem.graph.layers) * cluster.devices
+    slowest = min(level.bandwidth_bytes_per_s for level in cluster.levels)
+    return problem.graph.total_compute_ms + 4 * moved / problem.compression / slowest * 1e3
 
 
 class _Search:
@@ -286,13 +297,20 @@ class _Search:
                     self.limit = Limit.TIME
                     return
                 before = self.objective
+                relaxation = self._relax(layout, bounds)
+                if bounds[layout] >= before * (1 - _SAME):
+                    break
                 slack = before / max(bounds[layout], 1e-300)
                 # A loose upper bound makes a loose model: look briefly, then build a tighter one.
                 seconds = min(share or math.inf, 10.0) if slack > 1.3 else share
                 own = self._own(layout)
-                finding = self.engine.improve(
-                    self._task(layout, seconds, own), self._report(bounds, layout)
-                )
+                task = self._task(layout, seconds, own)
+                if relaxation is not None:
+                    barred = frozenset(layout.arcs) - relaxation.arcs
+                    task = replace(
+                        task, layout=replace(layout, barred=barred), relaxation=relaxation
+                    )
+                finding = self.engine.improve(task, self._report(bounds, layout))
                 if finding.plan is not None:
                     self._take(finding.plan, finding.claimed_ms, finding.tolerance)
                 elif finding.complete and own is not None:
@@ -310,6 +328,20 @@ class _Search:
                 if self.objective >= before * 0.999 and seconds == share:
                     self.limit = Limit.TIME
                     break
+
+    def _relax(self, layout: Layout, bounds: dict[Layout, float]) -> Relaxation | None:
+        """Raise a joint layout's bound by the relaxation, and say what it rules out."""
+        problem = self.problem
+        further = (problem.micro_batches or 2) - 1
+        if problem.scope != "joint" or not further or len(self.reduced) > MOST_BLOCKS:
+            return None
+        total = problem.graph.total_compute_ms
+        batch = problem.micro_batches is not None
+        upper = (self.objective - total) / further if batch else self.objective
+        relaxation = relax_joint(self.reduced, layout, upper)
+        bound = total + further * relaxation.bound_ms if batch else relaxation.bound_ms
+        bounds[layout] = max(bounds[layout], min(bound, self.objective))
+        return relaxation
 
     def _own(self, layout: Layout) -> Plan | None:
         """The best plan, if it is one of this layout."""

@@ -16,6 +16,7 @@ from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.backends.dp.layout import Layout as Geometry
+from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.line import Line
 
 __all__ = ["joint_plans"]
@@ -51,9 +52,14 @@ class _Program:
         self.barred = i >= j
         for cut in line.forced:
             self.barred |= (i < cut) & (cut < j)
-        self.compute = line.compute_ms[None, :] - line.compute_ms[:, None]
         self.weights = line.weights[None, :] - line.weights[:, None]
-        self.entering, self.leaving = line.crossing[:, None], line.crossing[None, :]
+        self.stages = JointStages(
+            problem,
+            self.geometry,
+            line.compute_ms[None, :] - line.compute_ms[:, None],
+            self.weights,
+            line.crossing,
+        )
         asked = problem.constraints
         self.counts_stages = bool(
             asked.max_stages is not None or asked.pinned or problem.synchronous
@@ -143,40 +149,10 @@ class _Program:
     def _stage(self, p: int, k: int, ranks: int) -> Floats:
         """Busiest resource of a stage on ranks p..p+k-1 for every pair of cuts; inf where it does
         not fit the memory."""
-        geometry = self.geometry
-        stage = geometry.stage(p, k)
-        n = stage.replicas
-        cost = self.compute / n
-        if stage.device_sync_ms_per_byte or stage.latency_ms:
-            cost += self.weights * stage.device_sync_ms_per_byte + stage.latency_ms
-        moved = self.entering + self.leaving
-        port = moved * (geometry.device_moved_ms_per_byte / n)
-        if stage.device_port_ms_per_byte:
-            port += self.weights * stage.device_port_ms_per_byte
-        np.maximum(cost, port, out=cost)
-        for port_level, rate in zip(geometry.ports, stage.port_ms_per_byte, strict=True):
-            for coming, going in self._outer_shares(p, k, port_level.size):
-                per_byte = port_level.ms_per_byte / geometry.copies
-                load = self.entering * (coming * per_byte) + self.leaving * (going * per_byte)
-                np.maximum(cost, load + self.weights * rate, out=cost)
-        if geometry.shares_ports:
-            np.maximum(cost, self.weights * stage.shared_ms_per_byte, out=cost)
+        cost = self.stages.busy_ms(p, k)
         if self.problem.cluster.memory_bytes is not None:
             cost[self._need(p, k, ranks) > self.problem.cluster.memory_bytes] = np.inf
         return cost
-
-    @staticmethod
-    def _outer_shares(p: int, k: int, size: int) -> set[tuple[float, float]]:
-        """Shares of what enters and leaves that pass the port of each child the stage is in, as if
-        its neighbours lay in the child where they touch it."""
-        end = p + k
-        out: set[tuple[float, float]] = set()
-        for child in range(p // size, (end - 1) // size + 1):
-            share = (min(end, (child + 1) * size) - max(p, child * size)) / k
-            before = 1.0 if p % size and child == p // size else 0.0
-            behind = 1.0 if end % size and child == end // size else 0.0
-            out.add((abs(share - before), abs(share - behind)))
-        return out
 
     def _need(self, p: int, k: int, ranks: int) -> Floats:
         """Bytes of a rank for every pair of cuts (DESIGN 4.3)."""
@@ -188,4 +164,4 @@ class _Program:
         if not problem.recompute:
             return need + held * kept
         fresh = line.inputs[None, :] - line.inputs[:, None]
-        return need + kept + held * (fresh + self.entering)
+        return need + kept + held * (fresh + line.crossing[:, None])

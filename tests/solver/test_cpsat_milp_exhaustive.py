@@ -14,13 +14,13 @@ from pipeplan.core.graph import GraphInput, Layer, LayerGraph, Together
 from pipeplan.core.problem import Constraints, Problem
 from pipeplan.solver.backends.cpsat.backend import solve_cpsat
 from pipeplan.solver.backends.exhaustive import solve_exhaustive
+from pipeplan.solver.backends.milp.backend import solve_milp
 from pipeplan.solver.judge import judge
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome
-from pipeplan.solver.result import Status
 
 Solve = Callable[[Problem, SolveOptions], Outcome]
-BACKENDS: dict[str, Solve] = {"cpsat": solve_cpsat}
+BACKENDS: dict[str, Solve] = {"cpsat": solve_cpsat, "milp": solve_milp}
 OPTIONS = SolveOptions(workers=1)
 
 
@@ -72,7 +72,7 @@ def clusters(draw: st.DrawFn, shapes: list[tuple[int, ...]]) -> Cluster:
 
 
 def demands(draw: st.DrawFn, graph: LayerGraph) -> Constraints:
-    """Mostly none; else straight, a stage limit, pinned layers, groups, forced and forbidden cuts."""
+    """Mostly none; else straight, few stages, pinned layers, groups, forced and forbidden cuts."""
     if draw(st.integers(0, 2)):
         return Constraints()
     layer = st.integers(0, len(graph) - 1)

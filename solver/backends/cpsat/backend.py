@@ -12,7 +12,8 @@ from pipeplan.solver.arcs import Layout
 from pipeplan.solver.backends.cpsat.constraints import Constraints
 from pipeplan.solver.backends.cpsat.objective import JointObjective, NestedObjective, Objective
 from pipeplan.solver.backends.cpsat.variables import Value, Variables
-from pipeplan.solver.layout_search import Finding, Task, search_layouts
+from pipeplan.solver.backends.interruptible import run_interruptible
+from pipeplan.solver.layout_search import Finding, Task, longest_ms, search_layouts
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.quantize import Ticks
@@ -72,8 +73,8 @@ class CpsatEngine:
             raise BackendBugError("a plan does not fit the layout that it was found for")
         solver = _solver(task)
         solver.parameters.relative_gap_limit = task.options.gap
-        status = _run(solver, built, task, _reporter(built, progress))
-        return self._finding(built, solver, status, task)
+        status, interrupted = _run(solver, built, task, _reporter(built, progress))
+        return self._finding(built, solver, status, interrupted, task)
 
     def price(self, task: Task) -> Finding:
         """Fix the plan's literals and minimise the rest: what the model makes of a plan."""
@@ -84,20 +85,20 @@ class CpsatEngine:
         solver = _solver(task)
         solver.parameters.num_workers = 1
         solver.parameters.fix_variables_to_their_hinted_value = True
-        status = _run(solver, built, task, None)
-        return self._finding(built, solver, status, task)
+        status, interrupted = _run(solver, built, task, None)
+        return self._finding(built, solver, status, interrupted, task)
 
     def feasible(self, task: Task) -> Finding:
         """The constraints alone."""
         built = _built(task)
         Constraints(built.variables).add(task.reduced.problem.cluster.memory_bytes)
         solver = _solver(task)
-        status = _run(solver, built, task, None)
+        status, interrupted = _run(solver, built, task, None)
         found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return Finding(
             complete=found or status == cp_model.INFEASIBLE,
             plan=built.variables.plan(Value(solver)) if found else None,
-            interrupted=_interrupted(solver, status, task),
+            interrupted=interrupted,
             **_size(built),
         )
 
@@ -108,7 +109,9 @@ class CpsatEngine:
         Constraints(built.variables).add(limit)
         built.model.minimize(limit)
         solver = _solver(task)
-        status = _run(solver, built, task, None)
+        status, interrupted = _run(solver, built, task, None)
+        if interrupted:
+            raise KeyboardInterrupt
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return round(solver.objective_value), status == cp_model.OPTIMAL
         return None, status == cp_model.INFEASIBLE
@@ -123,7 +126,7 @@ class CpsatEngine:
         lower, upper = task.lower_ms, task.upper_ms
         if batch:
             lower = total / problem.cluster.devices
-            upper = (task.upper_ms - total) / further if further else _longest_ms(problem)
+            upper = (task.upper_ms - total) / further if further else longest_ms(problem)
         ticks = Ticks.choose(
             reference_ms=lower, upper_ms=max(upper, lower), devices=problem.cluster.devices
         )
@@ -146,13 +149,18 @@ class CpsatEngine:
                 max(0, ticks.steps_down(task.lower_ms) - 2),
                 ticks.steps_up(task.upper_ms) + spare,
             )
-            joint.add(bounds if batch else None)
+            joint.add(bounds if batch else None, task.relaxation)
             built.objective = joint
             built.batch = batch
         return built
 
     def _finding(
-        self, built: _Built, solver: cp_model.CpSolver, status: int, task: Task
+        self,
+        built: _Built,
+        solver: cp_model.CpSolver,
+        status: cp_model.CpSolverStatus,
+        interrupted: bool,
+        task: Task,
     ) -> Finding:
         objective = built.objective
         assert objective is not None
@@ -175,17 +183,9 @@ class CpsatEngine:
             claimed_ms=claimed,
             bound_ms=max(bound, task.lower_ms),
             tolerance=2 * (rounding + error) / reference if reference else 0.0,
-            interrupted=_interrupted(solver, status, task),
+            interrupted=interrupted,
             **_size(built),
         )
-
-
-def _longest_ms(problem: Problem) -> float:
-    """More than any period without all-reduce: everything on one device and through every port."""
-    cluster = problem.cluster
-    moved = sum(layer.output_bytes for layer in problem.graph.layers) * cluster.devices
-    slowest = min(level.bandwidth_bytes_per_s for level in cluster.levels)
-    return problem.graph.total_compute_ms + 4 * moved / problem.compression / slowest * 1e3
 
 
 def _built(task: Task) -> _Built:
@@ -218,28 +218,27 @@ def _run(
     built: _Built,
     task: Task,
     report: "_Reporter | None",
-) -> int:
+) -> tuple[cp_model.CpSolverStatus, bool]:
     if task.options.log:
         solver.log_callback = _to_stderr
     if report is not None:
         solver.best_bound_callback = report.on_bound
-    status = solver.solve(built.model, report)
+    # Its own handler would end the search on Ctrl-C and say nothing about it.
+    solver.parameters.catch_sigint_signal = False
+    status, interrupted = run_interruptible(
+        lambda: solver.solve(built.model, report), solver.stop_search, patience_s=10.0
+    )
+    if status is None:
+        return cp_model.UNKNOWN, True
     if status == cp_model.MODEL_INVALID:
         raise BackendBugError(f"CP-SAT refuses the model: {built.model.validate()[:300]}")
-    return int(status)
+    return status, interrupted
 
 
 def _to_stderr(line: str) -> None:
     import sys
 
     print(line, file=sys.stderr)
-
-
-def _interrupted(solver: cp_model.CpSolver, status: int, task: Task) -> bool:
-    """Whether Ctrl-C stopped it: CP-SAT catches the signal and returns what it has."""
-    if status in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
-        return False
-    return task.seconds is None or solver.wall_time < 0.9 * max(0.05, task.seconds)
 
 
 def _reporter(built: _Built, progress: Progress | None) -> "_Reporter | None":

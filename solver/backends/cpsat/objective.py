@@ -13,6 +13,7 @@ from pipeplan.solver.arcs import Arc
 from pipeplan.solver.backends.cpsat.variables import Linear, Literal, Variables
 from pipeplan.solver.backends.dp.layout import Layout as Geometry
 from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
+from pipeplan.solver.relaxation import Relaxation
 
 __all__ = ["JointObjective", "NestedObjective", "Objective"]
 
@@ -89,6 +90,26 @@ class Objective:
                 if ticks > (layout.size - 1 - p) * layout.copies * limit + slack:
                     self.model.add(literal == 1)
 
+    def placed_windows(self, relaxation: Relaxation | None) -> None:
+        """What `solver.relaxation` knows of plans within the upper bound: start[p] => least(p) <=
+        sum_v c_v z[v,p-1] <= most(p), and z[v,p] = 1 from the position where v is surely placed."""
+        if relaxation is None:
+            return
+        x = self.x
+        compute = self.per_block(0.0, self.compute_ms())
+        for p, (least, most) in sorted(relaxation.before_ms.items()):
+            if p:
+                before = x.between(-1, p - 1, compute)
+                slack = len(compute) + 2
+                for bound in (
+                    before >= self.ticks.of(least) - slack,
+                    before <= self.ticks.of(most) + slack,
+                ):
+                    self.model.add(bound).only_enforce_if(x.start[p])
+        for row, first in zip(x.placed, relaxation.placed, strict=True):
+            for literal in row[first:-1]:
+                self.model.add(literal == 1)
+
     def minimise(self) -> None:
         """min T (JointObjective: or the batch time)."""
         self.model.minimize(self.target)
@@ -101,9 +122,10 @@ class JointObjective(Objective):
         super().__init__(variables, ticks, period_steps)
         self.geometry = Geometry(self.problem, self.layout.size)
 
-    def add(self, batch_steps: tuple[int, int] | None) -> None:
+    def add(self, batch_steps: tuple[int, int] | None, relaxation: Relaxation | None) -> None:
         """Every family; `batch_steps` bounds the batch time of a synchronous schedule."""
         self.windows()
+        self.placed_windows(relaxation)
         self.devices()
         self.device_ports()
         self.ports_above()

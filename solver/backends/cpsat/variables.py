@@ -109,35 +109,12 @@ class Variables:
             return nested_plan(cluster, found)
         return joint_plan(cluster, tuple((x.layers, x.replicas) for x in found), layout.copies)
 
-    def assignment(self, plan: Plan) -> dict[Arc, int] | None:
-        """Arcs of a plan with their end in its stage order; None if it has another layout."""
-        layout = self.layout
-        out: dict[Arc, int] = {}
-
-        def lay(span: Span, stages: tuple[NestedStage, ...], first: int) -> int:
-            at = span.start
-            for stage in stages:
-                a = Arc(span, at, stage.replicas)
-                inner = layout.inner(a)
-                first = lay(inner, stage.inner, first) if inner else first + 1
-                out[a] = first
-                at = layout.end(a)
-            return first
-
-        nested = plan.nested
-        if nested is None:
-            if plan.copies != layout.copies:
-                return None
-            nested = tuple(NestedStage(s.layers, s.replicas // plan.copies) for s in plan.stages)
-        lay(layout.top, nested, 0)
-        return out if all(a in self.arc for a in out) else None
-
     def hint(self, plan: Plan) -> bool:
         """Suggest a plan to the search; False if it has another layout."""
-        arcs = self.assignment(plan)
-        if arcs is None:
+        arcs = self.layout.arcs_of_plan(plan)
+        if arcs is None or not all(a in self.arc for a in arcs):
             return False
-        at = {stage - 1: a.start for a, stage in arcs.items() if a.span.level == 1}
+        at = {stage: a.start for a, stage in arcs.items() if a.span.level == 1}
         stage_of = plan.stage_of_layer
         for a, literal in self.arc.items():
             self.model.add_hint(literal, a in arcs)
