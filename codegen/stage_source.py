@@ -99,7 +99,7 @@ class _Writer:
             case "method":
                 return f"{_operand(args[0])}.{op.target}({', '.join(given[1:])})"
             case "infix":
-                return f" {op.target} ".join(map(_operand, args))
+                return f" {op.target} ".join(map(_term, args))
             case "prefix":
                 return f"{op.target}{_operand(args[0])}"
             case "subscript":
@@ -115,6 +115,11 @@ def _operand(text: str) -> str:
     """A text that stands for one operand: a negative number or an expression gets parentheses."""
     plain = text.replace("_", "").replace(".", "").isalnum()
     return text if plain and not text[0].isdigit() else f"({text})"
+
+
+def _term(text: str) -> str:
+    """A text as an operand of an operator, where plain numbers need no parentheses."""
+    return text if text.replace(".", "", 1).isdigit() else _operand(text)
 
 
 def _index(index: Any, writer: _Writer) -> str:
@@ -251,7 +256,9 @@ def _constructor(writer: _Writer) -> list[str]:
         return []
     lines = ["", "    def __init__(self) -> None:", "        super().__init__()"]
     if _taken(writer):
-        lines.append(f"        original = original_model({_quoted(writer.program.factory)})")
+        factory = _quoted(writer.program.factory)
+        sizes = writer.argument(dict(writer.program.sizes))
+        lines += _statement(f"        original = original_model({factory}, {sizes})")
     for member in writer.members:
         name = writer.attributes[member.key]
         if member.constructor is None:
