@@ -53,11 +53,11 @@ class Whereabouts:
                 answer["error"] = error
             done.set()
 
-    def wait(self, task: Callable[[], Any], doing: str) -> Any:
+    def wait(self, task: Callable[[], Any], doing: str, *, limited: bool = True) -> Any:
         """Run a blocking task and return its result.
 
-        Raises PeerError, naming this rank and what it was doing, where the task fails or takes
-        longer than the limit.
+        Raises PeerError, naming this rank and what it was doing, where the task fails or, if it is
+        `limited`, takes longer than the limit. A task may say more exactly what it is `doing`.
         """
         before, self.doing = self.doing, doing
         answer: dict[str, Any] = {}
@@ -68,12 +68,12 @@ class Whereabouts:
         waited_s = 0.0
         while not done.wait(0.2):
             waited_s += 0.2
-            if waited_s > limit_s:
+            if limited and waited_s > limit_s:
                 seconds = self.timeout.total_seconds()
-                raise PeerError(f"{self.who}: no answer within {seconds:g} s while {doing}")
+                raise PeerError(f"{self.who}: no answer within {seconds:g} s while {self.doing}")
         if "error" in answer:
             reason = str(answer["error"]).strip().split("\n", 1)[0][:300]
-            raise PeerError(f"{self.who}: failed while {doing}: {reason}")
+            raise PeerError(f"{self.who}: failed while {self.doing}: {reason}")
         self.doing = before
         return answer["value"]
 

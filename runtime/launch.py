@@ -24,6 +24,7 @@ from pipeplan.runtime.replicas import Replicas, tied_across
 from pipeplan.runtime.runner import StageRunner
 from pipeplan.runtime.saving import Checkpoints
 from pipeplan.runtime.schedule import SyncSchedule, limits, orders
+from pipeplan.runtime.torch_pipeline import TorchWorker, chains_of, mesh_of
 from pipeplan.runtime.worker import Groups, StepTimes, Worker, groups_of
 
 __all__ = ["Recipe", "main"]
@@ -63,6 +64,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--steps", type=int, default=10, help="steps in all, those before --resume included")
     add("--micro-batches", type=int, help="micro-batches of a step (default: the package's)")
     add("--schedule", choices=("1f1b", "gpipe"), help="default: the plan's, 1f1b for pipedream")
+    add(
+        "--engine",
+        choices=("auto", "own", "torch"),
+        default="auto",
+        help="who runs the schedule: torch.distributed.pipelining where it can, else pipeplan",
+    )
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--dtype", choices=_DTYPES, default="float32")
     add("--seed", type=int, default=0, help="of initial weights and dropout")
@@ -138,8 +145,15 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
         (group.names, dist.new_group(list(group.ranks)), group.ranks)
         for group in tied_across(package, plan)
     ]
+    paths = micro_batch_paths(cluster, plan, settings.micro_batches)
+    chains = None if options.engine == "own" else chains_of(plan, paths, settings.schedule)
+    if options.engine == "torch" and chains is None:
+        raise PipeplanError(
+            "torch.distributed.pipelining needs equally many replicas of every stage, and "
+            "micro-batches that divide among them, at least one for each stage"
+        )
+    mesh = None if chains is None else mesh_of(chains, device)
     if stage is not None:
-        paths = micro_batch_paths(cluster, plan, settings.micro_batches)
         pairs = sorted({pair for path in paths for pair in pairwise(path)})
         greet(pairs, rank, (groups.forward, groups.backward), device, where)
         module = package.build_stage(stage, settings.seed).to(device=device, dtype=settings.dtype)
@@ -153,9 +167,13 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
             [(names, group, ranks[0]) for names, group, ranks in tied if rank in ranks],
             where,
         )
-        held = limits(plan, settings.schedule, paths)
-        events = orders(paths, held, settings.schedule)
-        worker = Worker(runner, plan, paths, events, groups, device, where)
+        worker: Worker | TorchWorker
+        if mesh is not None and chains is not None:
+            worker = TorchWorker(runner, plan, paths, chains, mesh, groups, settings, device, where)
+        else:
+            held = limits(plan, settings.schedule, paths)
+            events = orders(paths, held, settings.schedule)
+            worker = Worker(runner, plan, paths, events, groups, device, where)
         _Loop(package, recipe, options, settings, worker, runner, replicas, groups, where).run()
         where.wait(lambda: dist.barrier(groups.active), "waiting for all to finish")
     dist.destroy_process_group()
@@ -170,7 +188,7 @@ class _Loop:
         recipe: Recipe,
         options: argparse.Namespace,
         settings: Settings,
-        worker: Worker,
+        worker: Worker | TorchWorker,
         runner: StageRunner,
         replicas: Replicas,
         groups: Groups,

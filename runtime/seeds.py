@@ -23,5 +23,5 @@ def seeded(seed: int, purpose: int, step: int, number: int, stage: int = 0) -> N
     value = int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
     # Not torch.manual_seed, which queues a call for every device not in use, and keeps them all.
     torch.default_generator.manual_seed(value)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(value)

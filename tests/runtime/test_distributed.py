@@ -110,20 +110,23 @@ def losses(folder: Path, directory: Path) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "schedule", "micro_batches"),
+    ("replicas", "schedule", "micro_batches", "engine"),
     [
-        ([2, 1, 1], "1f1b", 6),
-        ([3, 1], "1f1b", 6),
-        ([1, 2, 1], "1f1b", 5),
-        ([1, 2, 1], "gpipe", 4),
-        ([2, 2], "1f1b", 4),
-        ([4], "1f1b", 4),
+        ([2, 1, 1], "1f1b", 6, "auto"),
+        ([3, 1], "1f1b", 6, "auto"),
+        ([1, 2, 1], "1f1b", 5, "auto"),
+        ([1, 2, 1], "gpipe", 4, "auto"),
+        ([2, 2], "1f1b", 4, "own"),
+        ([2, 2], "1f1b", 4, "torch"),
+        ([1, 1, 1], "gpipe", 2, "torch"),
+        ([4], "1f1b", 4, "auto"),
     ],
 )
 def test_ten_steps_equal_one_process(
     replicas: list[int],
     schedule: str,
     micro_batches: int,
+    engine: str,
     start: Callable[..., Ranks],
     make_package: Callable[..., Path],
     tmp_path: Path,
@@ -135,6 +138,7 @@ def test_ten_steps_equal_one_process(
         f"--steps={STEPS}",
         f"--schedule={schedule}",
         f"--micro-batches={micro_batches}",
+        f"--engine={engine}",
         f"--metrics={metrics}",
     )
     assert ranks.wait(120) == [0] * sum(replicas), [ranks.said(r) for r in range(sum(replicas))]
@@ -262,6 +266,19 @@ def test_when_a_rank_dies_the_others_say_so_and_a_checkpoint_goes_on(
     assert largest_gap([x["loss"] for x in record], expected[4:]) <= RTOL
 
 
+def test_torchs_schedule_ends_too_when_a_rank_dies(
+    start: Callable[..., Ranks], make_package: Callable[..., Path], tmp_path: Path
+) -> None:
+    directory = make_package(NET, [1, 1, 1])
+    # Four micro-batches a step: the 10th loss is in step 2.
+    with_a_killer(directory, rank=2, count=10, flag=tmp_path / "kill")
+    ranks = start(directory, f"--steps={STEPS}", "--micro-batches=4", "--engine=torch")
+    ranks.processes[2].join(60)
+    assert ranks.processes[2].exitcode == -signal.SIGKILL
+    assert ranks.wait(30)[:2] == [1, 1]
+    assert re.search(r"rank 1 \(stage 1, replica 0\): failed while .*micro-batch", ranks.said(1))
+
+
 SLOW = """
 import time
 _inputs = inputs
@@ -286,7 +303,7 @@ def test_a_silent_peer_is_named_after_the_timeout(
 ) -> None:
     directory = make_package(NET, [1, 1])
     made_slow(directory, 1)
-    ranks = start(directory, "--steps=3", "--timeout=2")
+    ranks = start(directory, "--steps=3", "--timeout=2", "--engine=own")
     ranks.processes[1].join(60)
     assert ranks.processes[1].exitcode == 1
     assert re.search(r"rank 1 \(stage 1, replica 0\).*micro-batch 0 from rank 0", ranks.said(1))
@@ -297,7 +314,7 @@ def test_sigterm_says_where_the_rank_was(
 ) -> None:
     directory = make_package(NET, [1, 1])
     made_slow(directory, 1)
-    ranks = start(directory, "--steps=2", "--timeout=60")
+    ranks = start(directory, "--steps=2", "--timeout=60", "--engine=own")
     deadline = time.monotonic() + 60
     while "step 0: loss" not in ranks.said(1) and time.monotonic() < deadline:
         time.sleep(0.1)
