@@ -2,6 +2,8 @@
 
 import ast
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -318,3 +320,11 @@ def test_a_failure_leaves_everything_as_it_was(
         write_folder(target, {**FILES, "b.py": "2"}, force=True)
     assert {x.name: x.read_text() for x in target.iterdir()} == before
     assert [x.name for x in tmp_path.iterdir()] == ["new"]
+
+
+def test_generating_imports_neither_torch_nor_ortools() -> None:
+    code = (
+        "import sys, pipeplan.codegen.package, pipeplan.codegen.rank_map;"
+        "sys.exit(len({'torch', 'ortools'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
