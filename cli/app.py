@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "run": "Start torchrun here with all ranks of the plan, and train.",
     "simulate": "Run a plan as discrete events: period, bubbles, memory, timeline.",
     "report": "Write one self-contained HTML page about a plan.",
+    "regress": "Compare with recorded answers; exit code 1 where one differs.",
     "profiles": "List the packaged profiles.",
 }
 """Commands in the order in which `--help` lists them, each with its summary: the first line of the

@@ -77,6 +77,7 @@ OPTIONS = {
         "--json",
     },
     "report": {"-o --output", "--png", "--dot", "--force"},
+    "regress": {"--backends", "--only", "--time-limit", "--update", "--json"},
     "profiles": {"--json"},
 }
 EVERY_COMMAND = (

@@ -1,0 +1,213 @@
+"""References: what is compared, how a difference is named, and that only --update writes."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeplan.cli.app import app
+from pipeplan.core.graph import LayerGraph
+from pipeplan.core.problem_codec import problem_from_dict
+from pipeplan.models.formats import read_profile
+from pipeplan.models.profiles import packaged_names
+from pipeplan.solver.api import solve
+from pipeplan.solver.options import SolveOptions
+from pipeplan.solver.result import SolveResult, Stats, Status
+from pipeplan.validation.pipedream_records import read_pipedream_records
+from pipeplan.validation.reference_files import (
+    Record,
+    ReferenceError,
+    dump_references,
+    packaged_folder,
+    read_references,
+)
+from pipeplan.validation.regress import compare, record_answers, regress
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+SMALL = "resnet18"
+
+
+def run(*args: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["regress", *map(str, args)])
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def graph() -> LayerGraph:
+    return read_profile(SMALL).graph
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of one packaged file, with its three quickest records."""
+    file = read_references(packaged_folder() / f"{SMALL}.json")
+    quick = tuple(x for x in file.records if x.question["scope"] == "joint")[:3]
+    (tmp_path / f"{SMALL}.json").write_text(dump_references(replace(file, records=quick)))
+    return tmp_path
+
+
+def changed(folder: Path, **fields: Any) -> None:
+    path = folder / f"{SMALL}.json"
+    data = json.loads(path.read_text())
+    data["records"][0].update(fields)
+    path.write_text(json.dumps(data))
+
+
+def test_every_packaged_profile_has_references_that_read_back_as_they_are() -> None:
+    paths = sorted(packaged_folder().glob("*.json"))
+    assert {x.stem for x in paths} == set(packaged_names())
+    for path in paths:
+        file = read_references(path)
+        assert dump_references(file) == path.read_text()
+        profile = read_profile(file.instance).graph
+        assert file.profile_digest == profile.digest
+        for record in file.records:
+            problem_from_dict(dict(record.question), profile)
+
+
+def test_the_recorded_answers_are_given_again(folder: Path) -> None:
+    code, out = run(folder, "--backends", "dp")
+    assert code == 0, out
+    assert "3 checks: 3 the same" in out
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"objective_ms": 1.0, "bound_ms": 1.0}, "is above the recorded 1.0 ms"),
+        ({"objective_ms": 1e6, "bound_ms": 1e6}, "is below the recorded bound 1000000.0 ms"),
+        (
+            {"status": "INFEASIBLE", "objective_ms": None, "bound_ms": None},
+            "recorded INFEASIBLE, but there is a plan",
+        ),
+    ],
+)
+def test_a_changed_reference_is_a_regression_with_its_difference_named(
+    folder: Path, fields: dict[str, Any], words: str
+) -> None:
+    changed(folder, **fields)
+    before = (folder / f"{SMALL}.json").read_text()
+    code, out = run(folder, "--backends", "dp")
+    assert code == 1
+    assert words in out
+    assert "different: resnet18, joint topology pipedream on 4" in out
+    assert (folder / f"{SMALL}.json").read_text() == before
+
+
+def test_a_changed_profile_is_a_regression(folder: Path) -> None:
+    path = folder / f"{SMALL}.json"
+    data = json.loads(path.read_text())
+    data["profile_digest"] = "sha256:" + "0" * 64
+    path.write_text(json.dumps(data))
+    code, out = run(folder, "--backends", "dp")
+    assert code == 1
+    assert "the profile is sha256:" in out
+
+
+def result(status: Status, objective: float | None, bound: float | None) -> SolveResult:
+    return SolveResult(status, Stats("test", 0.0), None, objective, bound)
+
+
+def test_what_a_limit_stopped_must_not_contradict(graph: LayerGraph) -> None:
+    known = Record({}, "OPTIMAL", 10.0, 10.0, None, "test", 1e-9, "2026-01-01")
+    none = Record({}, "INFEASIBLE", None, None, None, "test", 1e-9, "2026-01-01")
+    assert compare(graph, known, result(Status.FEASIBLE, 12.0, 8.0))[0] == "unfinished"
+    assert compare(graph, known, result(Status.NO_SOLUTION, None, 8.0))[0] == "unfinished"
+    assert compare(graph, known, result(Status.FEASIBLE, 12.0, 10.5))[0] == "different"
+    assert compare(graph, known, result(Status.FEASIBLE, 9.0, 8.0))[0] == "different"
+    assert compare(graph, known, result(Status.INFEASIBLE, None, None))[0] == "different"
+    assert compare(graph, none, result(Status.INFEASIBLE, None, None))[0] == "same"
+    assert compare(graph, none, result(Status.NO_SOLUTION, None, None))[0] == "unfinished"
+
+
+def test_another_plan_of_the_same_price_is_a_tie(folder: Path) -> None:
+    changed(folder, plan_digest="sha256:" + "1" * 64)
+    code, out = run(folder, "--backends", "dp")
+    assert code == 0
+    assert "1 another plan of the same price" in out
+
+
+def test_update_keeps_what_holds_and_says_what_changes(
+    folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / f"{SMALL}.json"
+    old = read_references(path)
+    asked = [problem_from_dict(dict(x.question), graph) for x in old.records]
+    monkeypatch.setattr("pipeplan.validation.regress.reference_problems", lambda _: iter(asked))
+    options = SolveOptions(time_limit_s=60)
+    same, changes = record_answers(SMALL, graph, options, old, "2030-01-01")
+    assert (same, changes) == (old, [])
+    wrong = replace(old, records=(replace(old.records[0], objective_ms=1.0, bound_ms=1.0),))
+    new, changes = record_answers(SMALL, graph, options, wrong, "2030-01-01")
+    assert new.records[0].objective_ms == old.records[0].objective_ms
+    assert [x.date for x in new.records] == ["2030-01-01"] * 3
+    assert "OPTIMAL 1.0 ms, bound 1.0 -> OPTIMAL" in changes[0]
+    assert "not recorded -> OPTIMAL" in changes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("{}", "schema"),
+        ('{"schema": "pipeplan.references/9"}', "this version reads"),
+        (
+            '{"schema": "pipeplan.references/1", "instance": "x", "profile_digest": "", '
+            '"records": [{"status": "SURE", "tolerance": 0}]}',
+            "status is none of",
+        ),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(ReferenceError, match=words):
+        read_references(path)
+    code, out = run(tmp_path)
+    assert code == 2
+    assert str(path) in out.replace("\n", "")
+
+
+def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
+    for arguments, words in (
+        ([tmp_path], "holds no references"),
+        ([tmp_path / "nowhere"], "is not a folder"),
+        (["--backends", "magic"], "no backend 'magic'"),
+        (["--only", "nothing"], "holds no references of nothing"),
+        (["--update", "--only", "nothing"], "no packaged profile 'nothing'"),
+    ):
+        code, out = run(*arguments)
+        assert code == 2
+        assert words in out
+
+
+@pytest.mark.reference
+@pytest.mark.skipif(not REFERENCE.is_dir(), reason="../shared/reference is not here")
+def test_outputs_of_the_original_are_references_too(tmp_path: Path) -> None:
+    ((path, file),) = read_pipedream_records(REFERENCE, ("vgg16",))
+    few = replace(file, records=file.records[::60])
+    findings = list(regress([(path, few)], ("dp",), SolveOptions()))
+    assert len(findings) >= 7
+    assert {x.verdict for x in findings} == {"same"}
+    lines = (REFERENCE / "pipedream.jsonl").read_text().splitlines()
+    record = next(
+        x for x in map(json.loads, lines[1:]) if x["profile"] == "vgg16" and x["outcome"] == "ok"
+    )
+    record["pipeline_time"] *= 1.001
+    (tmp_path / "pipedream").mkdir()
+    shutil.copy(REFERENCE / "pipedream" / "vgg16.graph.txt", tmp_path / "pipedream")
+    (tmp_path / "pipedream.jsonl").write_text(json.dumps(record) + "\n")
+    code, out = run(tmp_path, "--backends", "dp")
+    assert code == 1
+    assert "is below the recorded bound" in out
+
+
+def test_solve_is_what_the_references_hold(graph: LayerGraph) -> None:
+    file = read_references(packaged_folder() / f"{SMALL}.json")
+    record = file.records[0]
+    found = solve(problem_from_dict(dict(record.question), graph), "dp")
+    assert found.objective_ms == pytest.approx(record.objective_ms, rel=record.tolerance)
