@@ -73,7 +73,7 @@ class Whereabouts:
                 raise PeerError(f"{self.who}: no answer within {seconds:g} s while {self.doing}")
         if "error" in answer:
             reason = str(answer["error"]).strip().split("\n", 1)[0][:300]
-            raise PeerError(f"{self.who}: failed while {self.doing}: {reason}")
+            raise PeerError(f"{self.who}: failed while {self.doing}: {reason}") from answer["error"]
         self.doing = before
         return answer["value"]
 

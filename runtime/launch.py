@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -43,10 +44,10 @@ def main(directory: Path, recipe: Recipe, arguments: Sequence[str] | None = None
         package = load_package(directory)
         _train(package, recipe, options)
     except PipeplanError as error:
+        if os.environ.get("PIPEPLAN_TRACEBACK") == "1":
+            traceback.print_exc()
         _end(str(error), 1)
     except Exception as error:
-        import traceback
-
         traceback.print_exc()
         _end(f"rank {os.environ.get('RANK', '?')}: {type(error).__name__}: {error}", 1)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeplan.core.cluster import Cluster
@@ -88,6 +88,7 @@ def test_an_unused_replica_has_no_events() -> None:
     assert table([2, 1], 1, "1f1b") == ["F0 B0", "F0 B0"]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=5),
     st.integers(1, 24),
