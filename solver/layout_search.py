@@ -23,6 +23,7 @@ from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.reduce import ReducedGraph, reduce_graph
 from pipeplan.solver.relaxation import MOST_BLOCKS, Relaxation, relax_joint
+from pipeplan.solver.relaxation_nested import relax_levelwise
 from pipeplan.solver.result import Limit, Stats, Status
 from pipeplan.solver.stopwatch import Stopwatch
 
@@ -227,7 +228,7 @@ class _Search:
             better = objective < self.objective
         if better:
             self.plan, self.objective, self.claimed = plan, objective, claimed
-            self.tolerance = max(tolerance, _SAME)
+            self.tolerance = max(self.tolerance, tolerance)
             if self.progress is not None:
                 self.progress(ProgressEvent(self.objective, self.lower))
 
@@ -289,57 +290,72 @@ class _Search:
         return least, proven
 
     def _improve(self, open_layouts: list[Layout], bounds: dict[Layout, float]) -> None:
-        """Each layout in turn, as long as it takes or its share of the time left."""
-        for done, layout in enumerate(open_layouts):
-            while self.objective > self.lower:
-                share = self.watch.share(len(open_layouts) - done)
-                if share is not None and share <= 0.05:
-                    self.limit = Limit.TIME
-                    return
-                before = self.objective
-                relaxation = self._relax(layout, bounds)
-                if bounds[layout] >= before * (1 - _SAME):
-                    break
-                slack = before / max(bounds[layout], 1e-300)
-                # A loose upper bound makes a loose model: look briefly, then build a tighter one.
-                seconds = min(share or math.inf, 10.0) if slack > 1.3 else share
-                own = self._own(layout)
-                task = self._task(layout, seconds, own)
-                if relaxation is not None:
-                    barred = frozenset(layout.arcs) - relaxation.arcs
-                    task = replace(
-                        task, layout=replace(layout, barred=barred), relaxation=relaxation
-                    )
-                finding = self.engine.improve(task, self._report(bounds, layout))
-                if finding.plan is not None:
-                    self._take(finding.plan, finding.claimed_ms, finding.tolerance)
-                elif finding.complete and own is not None:
-                    raise BackendBugError(
-                        f"{self.engine.name} says that no plan of {layout.size} ranks a copy costs "
-                        f"at most {before} ms, but one is known"
-                    )
-                bounds[layout] = max(bounds[layout], min(finding.bound_ms, before))
-                self.tolerance = max(self.tolerance, finding.tolerance)
-                self._count(finding)
-                if finding.complete or self.objective <= min(bounds.values()) * (
-                    1 + max(self.options.gap, self.tolerance)
-                ):
-                    break
-                if self.objective >= before * 0.999 and seconds == share:
-                    self.limit = Limit.TIME
-                    break
+        """Solve the layout that promises most, until the bounds of all meet the best plan; what was
+        left at its share of the time is taken up again once a better plan is known."""
+        pending = list(open_layouts)
+        relaxed: dict[Layout, tuple[float, Relaxation | None]] = {}
+        left_at: dict[Layout, float] = {}
+        while True:
+            for layout in list(pending):
+                if layout not in relaxed or relaxed[layout][0] > self.objective * (1 + 1e-4):
+                    relaxed[layout] = (self.objective, self._relax(layout, bounds))
+                if self._met(bounds[layout]):
+                    pending.remove(layout)
+            ready = [x for x in pending if self.objective < left_at.get(x, math.inf) * 0.999]
+            share = self.watch.share(len(ready))
+            if not ready or (share is not None and share <= 0.05):
+                self.limit = Limit.TIME if pending else None
+                return
+            layout = min(ready, key=lambda x: (bounds[x], -x.size))
+            # A loose upper bound makes a loose model: look briefly, then build a tighter one.
+            loose = self.objective > 1.3 * bounds[layout] and layout not in left_at
+            seconds = min(share or math.inf, 10.0) if loose else share
+            before, relaxation = relaxed[layout]
+            task = self._task(layout, seconds, self._own(layout))
+            if relaxation is not None:
+                barred = frozenset(layout.arcs) - relaxation.arcs
+                task = replace(task, layout=replace(layout, barred=barred), relaxation=relaxation)
+            if self._solve(task, layout, bounds):
+                pending.remove(layout)
+            elif seconds == share or self.objective >= before * 0.999:
+                left_at[layout] = math.inf if loose and seconds != share else self.objective
+
+    def _met(self, bound: float) -> bool:
+        """Whether a bound is as high as the best plan, or as near as was asked for."""
+        return self.objective <= bound * (1 + max(self.options.gap, _SAME))
+
+    def _solve(self, task: Task, layout: Layout, bounds: dict[Layout, float]) -> bool:
+        """Run one model and keep what it finds; whether its layout is done with."""
+        before = self.objective
+        finding = self.engine.improve(task, self._report(bounds, layout))
+        self.tolerance = max(self.tolerance, finding.tolerance)
+        if finding.plan is not None:
+            self._take(finding.plan, finding.claimed_ms, finding.tolerance)
+        elif finding.complete and task.hint is not None:
+            raise BackendBugError(
+                f"{self.engine.name} says that no plan of {layout.size} ranks a copy costs at most "
+                f"{before} ms, but one is known"
+            )
+        bounds[layout] = max(bounds[layout], min(finding.bound_ms, before))
+        self._count(finding)
+        return finding.complete or self._met(bounds[layout])
 
     def _relax(self, layout: Layout, bounds: dict[Layout, float]) -> Relaxation | None:
-        """Raise a joint layout's bound by the relaxation, and say what it rules out."""
+        """Raise a layout's bound by the relaxation, and say what it rules out."""
         problem = self.problem
-        further = (problem.micro_batches or 2) - 1
-        if problem.scope != "joint" or not further or len(self.reduced) > MOST_BLOCKS:
+        further = (problem.micro_batches or 2) - 1 if problem.scope == "joint" else 1
+        if problem.cost_model == "pipedream" or not further or len(self.reduced) > MOST_BLOCKS:
             return None
-        total = problem.graph.total_compute_ms
-        batch = problem.micro_batches is not None
-        upper = (self.objective - total) / further if batch else self.objective
-        relaxation = relax_joint(self.reduced, layout, upper)
-        bound = total + further * relaxation.bound_ms if batch else relaxation.bound_ms
+        if problem.scope == "nested":
+            relaxation = relax_levelwise(self.reduced, layout, self.objective)
+            bound = relaxation.bound_ms
+        elif problem.micro_batches is None:
+            relaxation = relax_joint(self.reduced, layout, self.objective)
+            bound = relaxation.bound_ms
+        else:
+            total = problem.graph.total_compute_ms
+            relaxation = relax_joint(self.reduced, layout, (self.objective - total) / further)
+            bound = total + further * relaxation.bound_ms
         bounds[layout] = max(bounds[layout], min(bound, self.objective))
         return relaxation
 

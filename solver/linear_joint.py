@@ -5,7 +5,7 @@ ranks of the block are taken: min over j > i, k ranks of max(stage(i, j, p, k), 
 Ports that several stages share are counted for each stage alone: plans are priced properly later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -22,13 +22,18 @@ from pipeplan.solver.line import Line
 __all__ = ["joint_plans"]
 
 Floats = npt.NDArray[np.float64]
+_ALL_WIDTHS: Final = 16
+"""Replicas up to which every number is tried."""
 _MOST_STAGES: Final = 12
 """Most stages that the program counts where their number matters."""
 
 
-def joint_plans(problem: Problem, line: Line) -> Iterator[Plan]:
-    """Candidates for each block size, numbers of ranks used and, where it matters, of stages."""
+def joint_plans(problem: Problem, line: Line, late: Callable[[], bool]) -> Iterator[Plan]:
+    """Candidates for each block size, numbers of ranks used and, where it matters, of stages; once
+    it is late, no further block size is tried."""
     for block in block_sizes(problem):
+        if block < problem.cluster.devices and late():
+            return
         program = _Program(problem, line, block)
         for ranks in program.ends():
             for stages in program.solve(ranks):
@@ -114,9 +119,8 @@ class _Program:
             for at, wanted in self.pinned:
                 inside = (i <= at) & (at < j)
                 barred |= inside if wanted != stage else (j <= at) | (at < i)
-        widest = 1 if self.problem.constraints.straight else ranks
         for p in range(ranks - 1, -1, -1):
-            for k in range(1, min(widest, ranks - p) + 1):
+            for k in self._widths(ranks - p):
                 rest = ending if last else (best if after is None else after)[p + k]
                 if not np.isfinite(rest).any():
                     continue
@@ -129,6 +133,17 @@ class _Program:
                 choice[p, better, 0] = to[better]
                 choice[p, better, 1] = k
         return best, choice
+
+    def _widths(self, free: int) -> list[int]:
+        """Replicas worth a try: all of them in small blocks, else few, whole servers, or the rest."""
+        if self.problem.constraints.straight:
+            return [1]
+        server = self.problem.cluster.devices_per_server
+        return [
+            k
+            for k in range(1, free + 1)
+            if k <= _ALL_WIDTHS or k == free or k % max(server, self.block // 16) == 0
+        ]
 
     def _trace(
         self, best: Floats, choices: list[npt.NDArray[np.int32]], p: int

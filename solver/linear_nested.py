@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pipeplan.core.plan import NestedStage, Plan, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
+from pipeplan.solver.level_stages import LevelStages, least_periods
 from pipeplan.solver.line import Line
 
 __all__ = ["nested_plans"]
@@ -46,9 +47,8 @@ class _Program:
         self.barred = i >= j
         for cut in line.forced:
             self.barred |= (i < cut) & (cut < j)
-        self.pair = i < j
         self.weights = line.weights[None, :] - line.weights[:, None]
-        self.moved = np.maximum(line.crossing[:, None], line.crossing[None, :])
+        self.stages = LevelStages(problem, self.weights, line.crossing, i >= j)
         self.stage: list[list[Floats]] = []
         self.least: list[list[Floats]] = []
 
@@ -58,47 +58,22 @@ class _Program:
         levels = len(self.problem.cluster.levels)
         for level in range(1, levels + 1):
             self.stage.append(self._stages(level, inner))
-            self.least.append(self._least(self.stage[-1]))
+            machines = self.problem.cluster.levels[level - 1].children
+            self.least.append(least_periods(self.stage[-1], machines, first_row=level == levels))
             inner = self.least[-1][-1]
         if not np.isfinite(inner[0, -1]):
             return None
         return self._trace(levels, 0, len(self.line) - 1)
 
     def _stages(self, level: int, inner: Floats) -> list[Floats]:
-        """stage[m-1][i][j] of a level, m = 1..machines (straight: 1 alone)."""
-        problem = self.problem
-        cluster = problem.cluster
-        tier = cluster.levels[level - 1]
-        rate, width = tier.bandwidth_bytes_per_s, cluster.group_sizes[level - 1]
-        out: list[Floats] = []
-        for m in range(1, (1 if problem.constraints.straight else tier.children) + 1):
-            busy = inner.copy()
-            if m > 1 and not problem.synchronous:
-                busy += self.weights * (4 * (m - 1) / (rate * m * width) * 1e3)
-            busy /= m
-            np.maximum(busy, self.moved * (2e3 / (rate * m * problem.compression)), out=busy)
-            busy[self.barred if level == 1 else ~self.pair] = np.inf
-            if level == 1 and cluster.memory_bytes is not None:
-                busy[self._need(m) > cluster.memory_bytes] = np.inf
-            out.append(busy)
-        return out
-
-    def _least(self, stage: list[Floats]) -> list[Floats]:
-        """least[m-1][i][j] with at most m machines, m = 1..all."""
-        machines = self.problem.cluster.levels[len(self.stage) - 1].children
-        top = len(self.stage) == len(self.problem.cluster.levels)
-        out: list[Floats] = []
-        for m in range(1, machines + 1):
-            best = stage[m - 1].copy() if m <= len(stage) else np.full_like(stage[0], np.inf)
-            if out:
-                np.minimum(best, out[-1], out=best)
-            rows = slice(0, 1) if top else slice(None)
-            for last in range(1, min(m - 1, len(stage)) + 1):
-                before, behind = out[m - last - 1], stage[last - 1]
-                for k in range(1, len(self.line) - 1):
-                    split = np.maximum(before[rows, k, None], behind[None, k, :])
-                    np.minimum(best[rows], split, out=best[rows])
-            out.append(best)
+        """stage[m-1][i][j] of a level; at level 1 without what is barred or does not fit."""
+        out = self.stages.of_level(level, inner)
+        limit = self.problem.cluster.memory_bytes
+        if level == 1:
+            for m, stage in enumerate(out, 1):
+                stage[self.barred] = np.inf
+                if limit is not None:
+                    stage[self._need(m) > limit] = np.inf
         return out
 
     def _trace(self, level: int, first: int, last: int) -> tuple[NestedStage, ...]:

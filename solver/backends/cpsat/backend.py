@@ -139,7 +139,7 @@ class CpsatEngine:
         Constraints(built.variables).add(problem.cluster.memory_bytes)
         if problem.scope == "nested":
             nested = NestedObjective(built.variables, ticks, steps)
-            nested.add()
+            nested.add(task.relaxation)
             built.objective = nested
         else:
             joint = JointObjective(built.variables, ticks, steps)

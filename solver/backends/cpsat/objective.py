@@ -312,9 +312,10 @@ class NestedObjective(Objective):
         """c of each block, without what the original drops."""
         return self._compute
 
-    def add(self) -> None:
+    def add(self, relaxation: Relaxation | None) -> None:
         """Every family."""
         self.windows()
+        self.placed_windows(relaxation)
         self.devices()
         self.transfers()
         self.minimise()

@@ -174,7 +174,7 @@ def _timed(task: Task) -> _Built | None:
     unit = lower or upper or 1.0
     if problem.scope == "nested":
         nested = NestedObjective(built.variables, unit, (lower, upper))
-        nested.add()
+        nested.add(task.relaxation)
         built.objective = nested
     else:
         joint = JointObjective(built.variables, unit, (lower, upper))

@@ -325,10 +325,11 @@ class NestedObjective(Objective):
             for members in self.reduced.members
         ]
 
-    def add(self) -> None:
+    def add(self, relaxation: Relaxation | None) -> None:
         """Every family."""
         self.shares_of_period()
         self.windows()
+        self.placed_windows(relaxation)
         self.all_work()
         self.outer_all_reduces()
         self.devices()

@@ -1,0 +1,65 @@
+"""What a stage of one level of a nested plan costs, as arrays over pairs of cuts (`levelwise`)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeplan.core.problem import Problem
+
+__all__ = ["LevelStages", "least_periods"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LevelStages:
+    """Periods of stages between cuts i and j, level by level.
+
+    `weights[i,j]` are a stage's bytes, `crossing[i]` what crosses cut i; `barred` pairs hold none.
+    """
+
+    problem: Problem
+    weights: Floats
+    crossing: Floats
+    barred: npt.NDArray[np.bool_]
+
+    def of_level(self, level: int, inner: Floats) -> list[Floats]:
+        """stage[m-1][i][j] on m = 1..n machines (straight: 1 alone), each of which takes
+        inner[i,j] ms a micro-batch: max((inner + 4(m-1)/(m U B) W) / m, 2 O / (B m))."""
+        problem = self.problem
+        cluster = problem.cluster
+        tier = cluster.levels[level - 1]
+        rate, width = tier.bandwidth_bytes_per_s, cluster.group_sizes[level - 1]
+        moved = np.maximum(self.crossing[:, None], self.crossing[None, :])
+        out: list[Floats] = []
+        for m in range(1, (1 if problem.constraints.straight else tier.children) + 1):
+            busy = inner.copy()
+            if m > 1 and not problem.synchronous:
+                busy += self.weights * (4 * (m - 1) / (rate * m * width) * 1e3)
+            busy /= m
+            np.maximum(busy, moved * (2e3 / (rate * m * problem.compression)), out=busy)
+            busy[self.barred] = np.inf
+            out.append(busy)
+        return out
+
+
+def least_periods(stage: list[Floats], machines: int, *, first_row: bool = False) -> list[Floats]:
+    """least[m-1][i][j]: the least period from cut i to cut j on at most m machines, m = 1..all.
+
+    least[m] = min over m' and k of max(least[m - m'][i][k], stage[m'][k][j]); with `first_row` for
+    i = 0 alone.
+    """
+    rows = slice(0, 1) if first_row else slice(None)
+    out: list[Floats] = []
+    for m in range(1, machines + 1):
+        best = stage[m - 1].copy() if m <= len(stage) else np.full_like(stage[0], np.inf)
+        if out:
+            np.minimum(best, out[-1], out=best)
+        for last in range(1, min(m - 1, len(stage)) + 1):
+            before, behind = out[m - last - 1], stage[last - 1]
+            for k in range(len(behind)):
+                split = np.maximum(before[rows, k, None], behind[None, k, :])
+                np.minimum(best[rows], split, out=best[rows])
+        out.append(best)
+    return out
