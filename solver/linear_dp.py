@@ -19,6 +19,7 @@ from pipeplan.solver.line import Line, line_of, topological_orders
 from pipeplan.solver.linear_joint import joint_plans
 from pipeplan.solver.linear_nested import nested_plans
 from pipeplan.solver.reduce import ReducedGraph, reduce_graph
+from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["linear_plan"]
 
@@ -26,17 +27,31 @@ _NEAR: Final = 6
 """Positions on either side of a cut that a second pass looks at."""
 
 
-def linear_plan(problem: Problem, reduced: ReducedGraph | None = None) -> Plan | None:
+def linear_plan(
+    problem: Problem, reduced: ReducedGraph | None = None, watch: Stopwatch | None = None
+) -> Plan | None:
     """The best valid plan found along a few orders; None where there was none (no proof).
+
+    Once a quarter of the watch's time is gone and there is a plan, no further order is tried.
 
     Cost model pipedream has no such plan: its states need not follow an order of the layers.
     """
     if problem.cost_model == "pipedream":
         return None
     found = reduced or reduce_graph(problem)
-    plans = joint_plans if problem.scope == "joint" else nested_plans
+
+    def late() -> bool:
+        return watch is not None and watch.used(0.25)
+
+    def plans(asked: Problem, line: Line) -> Iterator[Plan]:
+        if problem.scope == "joint":
+            return joint_plans(asked, line, late)
+        return nested_plans(asked, line)
+
     best: tuple[float, tuple[object, ...], Plan] | None = None
     for order in topological_orders(found):
+        if best is not None and late():
+            break
         for plan in _along(problem, line_of(found, order), plans):
             if violations(problem, plan):
                 continue
@@ -61,7 +76,11 @@ def _along(problem: Problem, line: Line, plans: Plans) -> Iterator[Plan]:
     if valid:
         best = min(valid, key=lambda plan: (evaluate(problem, plan).objective_ms, plan.key()))
         cuts = np.flatnonzero(np.isin(line.layers, [len(prefix) for prefix in best.prefixes]))
-        near = {int(i) + d for i in cuts for d in range(-_NEAR, _NEAR + 1)}
+        # As far on either side as the program can afford with this many cuts.
+        reach = min(_NEAR, most // (2 * max(1, len(cuts))))
+        if not reach:
+            return
+        near = {int(i) + d for i in cuts for d in range(-reach, reach + 1)}
         yield from plans(problem, line.take(near | _slices(line, max(2, most - len(near)))))
 
 

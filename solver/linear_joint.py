@@ -135,7 +135,7 @@ class _Program:
         return best, choice
 
     def _widths(self, free: int) -> list[int]:
-        """Replicas worth a try: all of them in small blocks, else few, whole servers, or the rest."""
+        """Replicas worth a try: all in small blocks, else few, whole servers, or the rest."""
         if self.problem.constraints.straight:
             return [1]
         server = self.problem.cluster.devices_per_server

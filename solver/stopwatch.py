@@ -23,6 +23,10 @@ class Stopwatch:
             return None
         return max(0.0, self._limit_s - self.seconds) / max(1, parts)
 
+    def used(self, share: float) -> bool:
+        """Whether that share of the limit is gone; never without a limit."""
+        return self._limit_s is not None and self.seconds >= share * self._limit_s
+
     @property
     def over(self) -> bool:
         """Whether nothing is left."""

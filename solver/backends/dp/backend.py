@@ -45,7 +45,7 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
             return solve_nested(problem, table, clock)
         if table is not None:
             if len(table) > _HINT_FROM:
-                state.best = linear_plan(problem, reduced)
+                state.best = linear_plan(problem, reduced, clock)
             search_joint(problem, table, state, gap=options.gap, clock=clock, progress=progress)
     except OutOfTimeError:
         limit = Limit.TIME
