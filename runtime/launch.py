@@ -46,7 +46,8 @@ def main(directory: Path, recipe: Recipe, arguments: Sequence[str] | None = None
     except PipeplanError as error:
         if os.environ.get("PIPEPLAN_TRACEBACK") == "1":
             traceback.print_exc()
-        _end(str(error), 1)
+        known = str(error).startswith("rank ")
+        _end(str(error) if known else f"rank {os.environ.get('RANK', '?')}: {error}", 1)
     except Exception as error:
         traceback.print_exc()
         _end(f"rank {os.environ.get('RANK', '?')}: {type(error).__name__}: {error}", 1)
