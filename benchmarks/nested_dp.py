@@ -2,8 +2,8 @@
 
     python benchmarks/nested_dp.py            # resnet50 and resnext50 on [8,2]
 
-The recorded seconds are the original's alone, on two shared cores; ours are measured here, reading the
-profile not counted, everything else counted. The ratio is between two machines of the same kind, not
+The recorded seconds are the original's alone, on two shared cores; ours are measured here, without
+reading the profile, with everything else. The ratio is between two machines of the same kind, not
 within one run: the original is no part of this project.
 """
 
