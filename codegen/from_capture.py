@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any, Final
 
 from pipeplan.codegen.callables import CALLABLES, FACTORIES, PROPERTIES
@@ -63,6 +64,9 @@ def program_from_capture(graph: LayerGraph, model: c.CapturedModel) -> Program:
     operations = tuple(_operation(call) for call in model.calls)
     for state in model.state:
         _path(state.name, "a state")
+    for names in model.tied.values():
+        for name in names:
+            _path(name, "a tied parameter")
     return Program(
         name=graph.name,
         inputs=tuple(_input(x, model) for x in model.inputs),
@@ -167,7 +171,7 @@ def _operation(call: c.CapturedCall) -> Operation:
         return _argument(call, value)
 
     for value in call.kwargs:
-        if not value.isidentifier() or not value.isascii():
+        if not value.isidentifier() or not value.isascii() or iskeyword(value):
             raise _error(call, "a keyword is no name", value)
     args = tuple(_mapped(leaf, x) for x in call.args)
     kwargs = {key: _mapped(leaf, x) for key, x in call.kwargs.items()}

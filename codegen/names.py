@@ -28,7 +28,7 @@ MODULE_NAMES: Final = _words(
     register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
     register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module
     register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
-    set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu
+    set_extra_state set_submodule share_memory state_dict tie to to_empty train training type xpu
     zero_grad
     """
 )

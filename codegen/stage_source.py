@@ -258,7 +258,7 @@ def _constructor(writer: _Writer) -> list[str]:
     if _taken(writer):
         factory = _quoted(writer.program.factory)
         sizes = writer.argument(dict(writer.program.sizes))
-        lines += _statement(f"        original = original_model({factory}, {sizes})")
+        lines.append(f"        original = original_model({factory}, {sizes})")
     for member in writer.members:
         name = writer.attributes[member.key]
         if member.constructor is None:
@@ -296,26 +296,26 @@ def _registered(tensor: StateTensor, writer: _Writer) -> str:
 
 
 def _own_places(writer: _Writer) -> dict[str, str]:
-    """Expression of each parameter of the stage by its original name, as far as names tell."""
+    """Own name of each tied parameter of the stage, by its names in the original."""
     places = {}
     prefixes = {f"{x.path}.": writer.attributes[x.key] for x in writer.members}
     for names in writer.program.tied.values():
         for name in names:
             for prefix, attribute in prefixes.items():
                 if name.startswith(prefix):
-                    places[name] = f"self.{attribute}.{name[len(prefix) :]}"
+                    places[name] = f"{attribute}.{name[len(prefix) :]}"
     for tensor in writer.state:
-        places[tensor.name] = f"self.{writer.attributes[_state_key(tensor.name)]}"
+        places[tensor.name] = writer.attributes[_state_key(tensor.name)]
     return places
 
 
 def _ties(writer: _Writer) -> list[str]:
-    """Assignments that make tied parameters of the stage one again."""
+    """Statements that make tied parameters of the stage one again."""
     places = _own_places(writer)
     lines: list[str] = []
     for names in writer.program.tied.values():
         here = list(dict.fromkeys(places[x] for x in names if x in places))
-        lines += [f"{other} = {here[0]}" for other in here[1:]]
+        lines += [f"self.tie({_quoted(other)}, {_quoted(here[0])})" for other in here[1:]]
     return lines
 
 

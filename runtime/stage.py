@@ -48,6 +48,11 @@ class StageModule(nn.Module):
         head, dot, rest = own.partition(".")
         return f"{self.ORIGINAL[head]}{dot}{rest}"
 
+    def tie(self, name: str, other: str) -> None:
+        """Make the parameter of one name the one of another."""
+        owner, _, attribute = name.rpartition(".")
+        setattr(self.get_submodule(owner), attribute, self.get_parameter(other))
+
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:

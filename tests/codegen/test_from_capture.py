@@ -1,5 +1,6 @@
 """Captured models as programs: forms of calls, and captures that try to be more than data."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -218,6 +219,43 @@ def test_paths_of_modules_are_dotted_names(path: str) -> None:
     )
     with pytest.raises(ProfileError, match="no dotted name"):
         program_from_capture(graph_of(captured), captured)
+
+
+@pytest.mark.parametrize("name", ["m.weight = evil()", "m.w; import os", "m.x()", ""])
+def test_names_of_tied_parameters_are_dotted_names(name: str) -> None:
+    captured = model(
+        CapturedCall("m", "module", "m", (X,), outputs=(FLOAT,)),
+        modules=(CapturedModule("m", "nets.Own"),),
+        tied={"m.weight": ("m.weight", name)},
+    )
+    with pytest.raises(ProfileError, match="no dotted name"):
+        program_from_capture(graph_of(captured), captured)
+
+
+def test_tied_parameters_inside_numbered_modules_are_tied(given_plan: Given) -> None:
+    captured = model(
+        CapturedCall("a", "module", "a", (X,), outputs=(FLOAT,)),
+        CapturedCall("b", "module", "b", (Ref("node", "a"),), outputs=(FLOAT,)),
+        modules=(CapturedModule("a", "nets.Own"), CapturedModule("b", "nets.Own")),
+        tied={"a.0.weight": ("a.0.weight", "b.0.weight")},
+    )
+    graph = graph_of(captured)
+    files = build_package(given_plan(graph, [["a", "b"]])).files
+    assert 'self.tie("b.0.weight", "a.0.weight")' in files["stage_0.py"]
+
+
+def test_texts_among_the_sizes_stay_texts(given_plan: Given) -> None:
+    sizes = {"mode": 'a, b"); import os; (' + "'x" * 60}
+    captured = model(
+        CapturedCall("m", "module", "m", (X,), outputs=(FLOAT,)),
+        modules=(CapturedModule("m", "nets.Own"),),
+        sizes=sizes,
+    )
+    source = build_package(given_plan(graph_of(captured), [["m"]])).files["stage_0.py"]
+    calls = [x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.Call)]
+    found = [x for x in calls if isinstance(x.func, ast.Name) and x.func.id == "original_model"]
+    assert ast.literal_eval(found[0].args[1]) == sizes
+    assert not any(isinstance(x, ast.Import) for x in ast.walk(ast.parse(source)))
 
 
 def test_a_text_that_is_no_constructor_is_taken_from_the_factory_not_run() -> None:
