@@ -153,12 +153,13 @@ def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) 
     hinted = not strict
     while not state.meets(gap) and state.bound_ms < state.best_ms:
         ratio = state.best_ms / state.bound_ms if state.bound_ms > 0 else math.inf
-        strict = not strict if ratio < 1.002 or hinted else False
+        strict = not strict if ratio < (1.01 if hinted else 1.002) else False
         hinted = False
         if strict:
             target = state.best_ms * _STRICT
         elif ratio < 1.5:
-            target = (state.best_ms + state.bound_ms) / 2
+            # Nearer to the bound than to the plan: a period too short is told sooner.
+            target = state.bound_ms + 0.4 * (state.best_ms - state.bound_ms)
         else:
             target = state.bound_ms * 1.15 if state.bound_ms > 0 else state.best_ms / 2
         found = driver.find(Target(min(target, state.best_ms * _STRICT), overhead_ms))

@@ -136,6 +136,9 @@ class LevelwiseTables:
     _groups: dict[tuple[int, _Context], dict[int, Matrix]] = field(default_factory=dict)
     _spans: dict[tuple[int, _Context], dict[tuple[int, int], Matrix]] = field(default_factory=dict)
     _leaves: dict[int, Matrix] = field(default_factory=dict)
+    _kinds: dict[tuple[int, _Context, int, int], list[tuple[int, Matrix]]] = field(
+        default_factory=dict
+    )
 
     def solve(self) -> tuple[float, tuple[NestedStage, ...] | None]:
         """Best value over all numbers of devices, and its plan; infinite and None without one."""
@@ -158,19 +161,26 @@ class LevelwiseTables:
             self._groups[key] = out
         return self._groups[key]
 
-    def _stages(self, level: int, context: _Context, behind: int) -> list[tuple[int, int, Matrix]]:
-        """(machines, devices, value) of every kind of stage with `behind` devices after it here."""
-        width = self.problem.cluster.levels[level - 1].children
-        most = 1 if self.problem.constraints.straight else width
-        out: list[tuple[int, int, Matrix]] = []
-        for m in range(1, most + 1):
+    def _stages(
+        self, level: int, context: _Context, behind: int, m: int
+    ) -> list[tuple[int, Matrix]]:
+        """(devices, value) of every kind of stage of m machines with `behind` devices after it."""
+        key = (level, context, behind, m)
+        if key in self._kinds:
+            return self._kinds[key]
+        out: list[tuple[int, Matrix]] = []
+        if not self.problem.constraints.straight or m == 1:
             if level == 1:
                 inner = {1: self._leaf(context, behind, m)}
             else:
                 inner = self._group(level - 1, self._inside(context, behind, m))
             for used, matrix in inner.items():
                 devices = m * used if self.rule.counts_devices else 0
-                out.append((m, devices, self.rule.lift(level, m, matrix)))
+                out.append((devices, self.rule.lift(level, m, matrix)))
+        if not self.rule.counts_devices:
+            # One context, and few kinds: each is asked for again and again. With many contexts
+            # keeping them would cost more memory than time.
+            self._kinds[key] = out
         return out
 
     def _inside(self, context: _Context, behind: int, m: int) -> _Context:
@@ -205,9 +215,7 @@ class LevelwiseTables:
         for total in range(1, width + 1):
             for rest in range(total):
                 for behind in by_machines.get(rest, ()):
-                    for m, devices, matrix in self._stages(level, context, behind):
-                        if m != total - rest:
-                            continue
+                    for devices, matrix in self._stages(level, context, behind, total - rest):
                         self.clock.check()
                         place = (total, behind + devices)
                         if place not in out:
@@ -236,8 +244,9 @@ class LevelwiseTables:
         value = span[machines, devices][i, j]
         for rest in range(machines):
             for behind in sorted({d for m, d in span if m == rest} if rest else {0}):
-                for m, own, matrix in self._stages(level, context, behind):
-                    if m != machines - rest or behind + own != devices:
+                m = machines - rest
+                for own, matrix in self._stages(level, context, behind, m):
+                    if behind + own != devices:
                         continue
                     if rest == 0:
                         if matrix[i, j] == value:
