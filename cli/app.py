@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "show": "Show a plan: stages, ranks, servers, what limits it.",
     "evaluate": "Price a plan you bring, beside the best one.",
     "compare": "Solve with several backends; they must agree.",
+    "profile": "Profile a PyTorch model, or estimate it for a device.",
     "generate": "Write stage modules, rank map and launch files.",
     "verify": "Check that the stages chained equal the original model.",
     "run": "Start torchrun here with all ranks of the plan, and train.",

@@ -61,6 +61,14 @@ def guarded(command: _F) -> _F:
         except PipeplanError as error:
             complain(str(error))
             raise typer.Exit(_code(error)) from None
+        except ModuleNotFoundError as error:
+            # An extra of the base install, or a fault: who names the module tells which.
+            if (error.name or "").partition(".")[0] != "torch":
+                _confess(error)
+            complain(
+                "this needs PyTorch, which is not installed here: pip install 'pipeplan[torch]'"
+            )
+            raise typer.Exit(EXIT_BAD_INPUT) from None
         except Exception as error:
             if os.environ.get("PIPEPLAN_TRACEBACK") == "1":
                 raise

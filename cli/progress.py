@@ -3,14 +3,14 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from pipeplan.core.units import format_ms
 from pipeplan.solver.outcome import Progress, ProgressEvent
 
-__all__ = ["progress_text", "reporting"]
+__all__ = ["counting", "progress_text", "reporting"]
 
 _DELAY_S: Final = 1.0
 """What takes less needs no progress line."""
@@ -27,6 +27,25 @@ def reporting(title: str, *, quiet: bool = False) -> Iterator[Progress | None]:
         yield line.update
     finally:
         line.stop()
+
+
+@contextmanager
+def counting(title: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Yield what counts layers done on a progress bar; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(title), total=None)
+
+        def update(done: int, total: int, name: str) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield update
 
 
 def progress_text(title: str, seconds: float, event: ProgressEvent | None) -> str:

@@ -14,8 +14,9 @@ from torch import nn
 
 from pipeplan.core.errors import PipeplanError
 from pipeplan.models.capture import ExampleInputs
+from pipeplan.models.capture.values import map_leaves
 
-__all__ = ["Factory", "FactoryError", "build_model", "load_factory"]
+__all__ = ["Factory", "FactoryError", "build_model", "load_factory", "moved"]
 
 Factory = Callable[..., Any]
 
@@ -88,3 +89,15 @@ def build_model(
             f"the factory returned {type(made).__name__}; it must return (module, example inputs)"
         )
     return made[0], made[1]
+
+
+def moved(module: nn.Module, inputs: ExampleInputs, device: str) -> tuple[nn.Module, ExampleInputs]:
+    """The module and its inputs on a device; raises FactoryError where there is no such device."""
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+        placed = map_leaves(lambda x: x.to(where) if isinstance(x, torch.Tensor) else x, inputs)
+        return module.to(where), placed
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).strip().split("\n", 1)[0]
+        raise FactoryError(f"device {device[:40]!a} cannot be used here: {first}") from None

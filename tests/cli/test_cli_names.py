@@ -76,8 +76,21 @@ OPTIONS = {
         "--force",
         "--json",
     },
-    "report": {"-o --output", "--png", "--dot", "--force"},
+    "report": {"-o --output", "--png", "--dot", "--sweep", "--time-limit", "--force"},
     "regress": {"--backends", "--only", "--time-limit", "--update", "--json"},
+    "profile": {
+        "-o --output",
+        "--estimate",
+        "--device",
+        "--size",
+        "--keep-whole",
+        "--name",
+        "--eval",
+        "--warm-up",
+        "--repeats",
+        "--graph-txt",
+        "--force",
+    },
     "profiles": {"--json"},
 }
 EVERY_COMMAND = (
