@@ -25,6 +25,17 @@ def command(
     dot: Annotated[
         Path | None, typer.Option("--dot", metavar="FILE", help="The layer graph for Graphviz.")
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="AXIS",
+            help="Solve again along an axis and draw it: bandwidth=1..100GB/s:9; repeatable.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str, typer.Option("--time-limit", metavar="TIME", help="Of each search of a sweep.")
+    ] = "10s",
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Write one self-contained HTML page about a plan.
@@ -46,7 +57,7 @@ def command(
     for path in wanted:
         writable(path, force=force)
     if output is not None or png is not None:
-        page = _page(file)
+        page = _page(file, _drawings(file, sweep or [], time_limit))
         if output is not None:
             write_text(output, page, force=force)
         if png is not None:
@@ -56,7 +67,29 @@ def command(
     complain(f"wrote {', '.join(map(str, wanted))}")
 
 
-def _page(file: "PlanFile") -> str:
+def _drawings(file: "PlanFile", texts: list[str], time_limit: str) -> tuple[str, ...]:
+    """The sweeps of the plan's question, each as SVG text."""
+    from pipeplan.core.units import parse_duration_s
+    from pipeplan.solver.api import solve
+    from pipeplan.solver.options import SolveOptions
+    from pipeplan.validation.sensitivity import current_value, parse_axis, sweep
+    from pipeplan.validation.sensitivity_svg import sweep_svg
+
+    problem = file.problem
+    options = SolveOptions(
+        time_limit_s=parse_duration_s(time_limit),
+        workers=file.provenance.workers,
+        seed=file.provenance.seed,
+    )
+    name = problem.graph.name or "the network"
+    out = []
+    for axis in [parse_axis(text) for text in texts]:
+        found = sweep(problem, axis, lambda changed: solve(changed, "auto", options))
+        out.append(sweep_svg([found], name=name, now=[current_value(problem, axis.name)]))
+    return tuple(out)
+
+
+def _page(file: "PlanFile", drawings: tuple[str, ...]) -> str:
     from pipeplan.cli.render.verdict import (
         cluster_line,
         headline,
@@ -79,4 +112,4 @@ def _page(file: "PlanFile") -> str:
         simulation=tuple(verdict(result)),
         caveats=() if both is None else (both,),
     )
-    return render_page(page_data(file, result, text))
+    return render_page(page_data(file, result, text), drawings)

@@ -79,8 +79,9 @@ def test_the_page_holds_the_whole_answer(joint: PlanFile) -> None:
     assert [x["replicas"] for x in data["stages"]] == [15, 1]
     assert data["servers"]["stage_of_rank"] == [0] * 15 + [1]
     assert data["loads"][0]["compute_ms"] > 0
-    assert len(data["graph"]["nodes"]) == len(joint.problem.graph)
-    assert data["graph"]["cuts"][0][4] == joint.evaluation.topology.cut_bytes[0]
+    for screen in ("wide", "narrow"):
+        assert len(data["graph"][screen]["nodes"]) == len(joint.problem.graph)
+    assert data["graph"]["wide"]["cuts"][0][4] == joint.evaluation.topology.cut_bytes[0]
     assert {tuple(x["replicas"]) for x in data["alternatives"]} == {(14, 2)}
     again = plan_from_dict(data["plan"])
     assert again.plan.stages == joint.plan.stages

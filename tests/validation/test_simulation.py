@@ -16,6 +16,7 @@ from pipeplan.core.graph import Layer, LayerGraph
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
+from pipeplan.models.formats import read_profile
 from pipeplan.validation.simulation import SimulationOptions, enough_in_flight, simulate
 from pipeplan.validation.simulation.engine import BACKWARD, FORWARD, SYNC
 from pipeplan.validation.simulation.memory import holdings
@@ -103,7 +104,7 @@ def test_messages_occupy_every_port_for_its_own_time_and_take_the_slowest() -> N
     assert result.period_ms >= 1.0
 
 
-def test_bulk_traffic_gives_way_and_resumes() -> None:
+def test_bulk_traffic_gives_way_but_is_not_starved() -> None:
     events = Events()
     network = Network(events, 1, record=True)
     seen: list[tuple[str, float]] = []
@@ -112,13 +113,14 @@ def test_bulk_traffic_gives_way_and_resumes() -> None:
         seen.append((name, time_ms))
 
     def later(time_ms: float, name: str, _: None) -> None:
-        network.send(time_ms, Link(((0, 2.0),), 0.0), note, name, None, tag=1)
+        network.send(time_ms, Link(((0, 2.0),), 0.0), note, name, None, tag=1, rank=0)
 
     network.send_bulk(0.0, 0, 5.0, note, "bulk", None, tag=-1)
     events.at(1.0, later, "first", None)
     events.at(1.5, later, "second", None)
     events.run()
-    assert seen == [("first", 3.0), ("second", 5.0), ("bulk", 9.0)]
+    # Bulk 0-1, first 1-3, bulk as long as that: 3-5, second 5-7, what is left of the bulk 7-9.
+    assert seen == [("first", 3.0), ("second", 7.0), ("bulk", 9.0)]
     assert sum(
         end - start for start, end in zip(network.busy.start_ms, network.busy.end_ms, strict=True)
     ) == pytest.approx(9.0)
@@ -145,7 +147,7 @@ def test_all_reduce_takes_device_and_port_and_waits_for_every_replica() -> None:
     assert result.stages[0].sync == pytest.approx(4 / 7)
     shares = {(x.port.child, x.port.direction): x.sync for x in result.ports}
     assert shares == pytest.approx({(r, way): 4 / 7 for r in (0, 1) for way in ("in", "out")})
-    slow = simulate(problem, plan, SimulationOptions(stragglers=((1, 3.0),)))
+    slow = simulate(problem, plan, SimulationOptions(micro_batches=400, stragglers=((1, 3.0),)))
     assert slow.period_ms == pytest.approx((3 * 3 + 4) / 2, rel=1e-3)
 
 
@@ -269,7 +271,7 @@ def cases(draw: st.DrawFn) -> tuple[Problem, Plan]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_never_below_the_prediction_and_at_it_without_contention(
     drawn: tuple[Problem, Plan],
@@ -288,7 +290,7 @@ def test_never_below_the_prediction_and_at_it_without_contention(
         assert result.period_ms <= predicted * 1.01
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_memory_is_what_core_memory_says(drawn: tuple[Problem, Plan]) -> None:
     problem, plan = drawn
@@ -300,7 +302,7 @@ def test_memory_is_what_core_memory_says(drawn: tuple[Problem, Plan]) -> None:
         assert share.peak_bytes <= memory.peak_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_every_pass_runs_once_and_no_rank_does_two_things(drawn: tuple[Problem, Plan]) -> None:
     problem, plan = drawn
@@ -340,3 +342,17 @@ def test_every_pass_runs_once_and_no_rank_does_two_things(drawn: tuple[Problem, 
             assert ends[m, s + 1, FORWARD][0] >= ends[m, s, FORWARD][1]
             assert ends[m, s, BACKWARD][0] >= ends[m, s + 1, BACKWARD][1]
         assert ends[m, last, BACKWARD][0] >= ends[m, last, FORWARD][1]
+
+
+def test_a_contested_port_carries_all_reduces_and_messages_at_the_predicted_rate() -> None:
+    """Where all-reduces gave way to every message, devices waited for them at 98 % port load."""
+    graph = read_profile("resnet18").graph
+    cluster = Cluster.of((8, 2), (4 * 2.0**30, 2 * 2.0**30))
+    problem = Problem(graph, cluster)
+    n = len(graph)
+    cuts = [0, n * 5 // 8, n * 6 // 8, n]
+    layers = [tuple(range(a, b)) for a, b in pairwise(cuts)]
+    plan = joint_plan(cluster, tuple(zip(layers, (12, 2, 2), strict=True)))
+    better = enough_in_flight(problem, plan, SimulationOptions())
+    assert better is not None
+    assert better.period_ms == pytest.approx(better.predicted_ms, rel=0.01)

@@ -36,8 +36,6 @@ class ReportText:
     proof: str
     simulation: tuple[str, ...]
     caveats: tuple[str, ...] = ()
-    sensitivity: tuple[str, ...] = ()
-    """Drawings of sweeps, as SVG text of our own making."""
 
 
 def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str, Any]:
@@ -83,7 +81,6 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
         "graph": _graph(file),
         "simulation": _simulation(result, text.simulation),
         "price_curve": _price_curve(file),
-        "sensitivity": len(text.sensitivity),
         "command": command(file),
         "cluster_toml": cluster_toml(cluster),
         "plan": plan_to_dict(file),

@@ -2,8 +2,9 @@
 
 A free rank takes, in this order: its share of an all-reduce that is due, the oldest backward pass
 that it has the gradient for, the oldest forward pass that it has the input for and room to keep
-(1F1B without its fixed order, which would wait where it need not). Under gpipe a rank runs all its
-forward passes before its first backward pass.
+(1F1B without its fixed order, which would wait where it need not). A free port likewise takes
+gradients before activations, and of each the oldest micro-batch first. Under gpipe a rank runs all
+its forward passes before its first backward pass.
 """
 
 import gc
@@ -245,7 +246,13 @@ class _Engine:
             target = self.paths[micro_batch][stage + 1]
             link = self.link(rank, target, stage)
             self.network.send(
-                time_ms, link, self.input_arrives, target, micro_batch, tag=2 * micro_batch
+                time_ms,
+                link,
+                self.input_arrives,
+                target,
+                micro_batch,
+                tag=2 * micro_batch,
+                rank=micro_batch + len(self.paths),
             )
         self.dispatch(time_ms, rank)
 
@@ -257,7 +264,13 @@ class _Engine:
             target = self.paths[micro_batch][stage - 1]
             link = self.link(rank, target, stage - 1)
             self.network.send(
-                time_ms, link, self.gradient_arrives, target, micro_batch, tag=2 * micro_batch + 1
+                time_ms,
+                link,
+                self.gradient_arrives,
+                target,
+                micro_batch,
+                tag=2 * micro_batch + 1,
+                rank=micro_batch,
             )
         number = self.done[rank]
         self.done[rank] += 1

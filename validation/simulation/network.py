@@ -1,10 +1,14 @@
-"""Ports as resources: messages queue first come first served, all-reduces take what is left.
+"""Ports as resources: urgent messages first, and half of a contested port to all-reduces.
 
 A message passes its ports cut-through: at each one it is occupied for bytes / bandwidth, begins no
 earlier and ends no earlier than at the port before. With linear progress inside each port that is
 exactly the condition that no byte leaves a port before it entered; the time of a message without
-contention is that of the slowest port. An all-reduce is served whenever no message wants the port
-and is interrupted by one (preemptive resume): bulk traffic that is cut in small pieces anyway.
+contention is that of the slowest port. A free port takes the waiting message of the least rank: the
+sender of a message gives it one.
+
+An all-reduce is bulk traffic, cut in small pieces: it is served whenever no message wants the port,
+and where messages do, it gets as much time as they took since its last turn. Neither can starve the
+other, and a port is never idle while anything waits for it.
 """
 
 import heapq
@@ -53,9 +57,10 @@ class PortBusy:
 
 
 class _Message:
-    __slots__ = ("a", "b", "deliver", "hops", "latency_ms", "tag")
+    __slots__ = ("a", "b", "deliver", "hops", "latency_ms", "rank", "tag")
 
-    def __init__(self, link: Link, deliver: Handler, a: Any, b: Any, tag: int) -> None:
+    def __init__(self, link: Link, deliver: Handler, a: Any, b: Any, tag: int, rank: int) -> None:
+        self.rank = rank
         self.hops = link.hops
         self.latency_ms = link.latency_ms
         self.deliver = deliver
@@ -83,27 +88,38 @@ class Network:
     def __init__(self, events: Events, ports: int, *, record: bool) -> None:
         self._events = events
         self._free_ms = [0.0] * ports
-        self._waiting: list[deque[tuple[_Message, int]]] = [deque() for _ in range(ports)]
+        self._waiting: list[list[tuple[int, int, _Message, int]]] = [[] for _ in range(ports)]
+        self._arrivals = itertools.count()
         self._wakes = [False] * ports
         self._bulk: list[deque[_Bulk]] = [deque() for _ in range(ports)]
         self._bulk_since: list[float | None] = [None] * ports
         self._bulk_turn = [0] * ports
+        self._owed_ms = [0.0] * ports
         self.busy = PortBusy()
         self._record = record
 
     def send(
-        self, time_ms: float, link: Link, deliver: Handler, a: Any, b: Any, *, tag: int
+        self,
+        time_ms: float,
+        link: Link,
+        deliver: Handler,
+        a: Any,
+        b: Any,
+        *,
+        tag: int,
+        rank: int,
     ) -> None:
         """Send a message; `deliver(time, a, b)` is called when all of it has arrived."""
-        self._advance(time_ms, _Message(link, deliver, a, b, tag), 0)
+        self._advance(time_ms, _Message(link, deliver, a, b, tag, rank), 0)
 
     def send_bulk(
         self, time_ms: float, port: int, busy_ms: float, done: Handler, a: Any, b: Any, *, tag: int
     ) -> None:
-        """Occupy a port for `busy_ms` in all, whenever no message wants it."""
+        """Occupy a port for `busy_ms` in all, in as many pieces as it takes."""
         self._bulk[port].append(_Bulk(busy_ms, done, a, b, tag))
         if self._bulk_since[port] is None:
-            if self._free_ms[port] <= time_ms and not self._waiting[port]:
+            free = self._free_ms[port] <= time_ms and not self._wakes[port]
+            if free and not self._waiting[port]:
                 self._resume_bulk(time_ms, port)
             else:
                 self._wake_when_free(port)
@@ -115,8 +131,9 @@ class Network:
             self._events.at(arrival_ms, message.deliver, message.a, message.b)
             return
         port = message.hops[hop][0]
-        if self._free_ms[port] > time_ms or self._waiting[port]:
-            self._waiting[port].append((message, hop))
+        if self._free_ms[port] > time_ms or self._wakes[port] or self._waiting[port]:
+            entry = (message.rank, next(self._arrivals), message, hop)
+            heapq.heappush(self._waiting[port], entry)
             self._wake_when_free(port)
         else:
             self._start(time_ms, message, hop)
@@ -146,6 +163,7 @@ class Network:
         self._free_ms[port] = end_ms
         self._note(port, time_ms, end_ms, tag)
         if self._bulk[port]:
+            self._owed_ms[port] += busy_ms
             self._wake_when_free(port)
         return end_ms
 
@@ -154,20 +172,28 @@ class Network:
             self._wakes[port] = True
             self._events.at(self._free_ms[port], self._wake, port, None)
 
-    def _wake(self, time_ms: float, port: int, _: None) -> None:
+    def _wake(self, time_ms: float, port: int, _: object) -> None:
         self._wakes[port] = False
+        waiting, bulk = self._waiting[port], self._bulk[port]
         if self._free_ms[port] > time_ms:
             self._wake_when_free(port)
-        elif self._waiting[port]:
-            self._start(time_ms, *self._waiting[port].popleft())
-            if self._waiting[port]:
-                self._wake_when_free(port)
-        elif self._bulk[port] and self._bulk_since[port] is None:
+        elif bulk and self._bulk_since[port] is None and (self._owed_ms[port] or not waiting):
+            # Until its share is served, messages find the port taken.
+            share_ms = min(self._owed_ms[port], bulk[0].remaining_ms) if waiting else 0.0
+            self._free_ms[port] = time_ms + share_ms
             self._resume_bulk(time_ms, port)
+            if waiting:
+                self._wake_when_free(port)
+        elif waiting:
+            _, _, message, hop = heapq.heappop(waiting)
+            self._start(time_ms, message, hop)
+            if waiting:
+                self._wake_when_free(port)
 
     def _resume_bulk(self, time_ms: float, port: int) -> None:
         self._bulk_since[port] = time_ms
         self._bulk_turn[port] += 1
+        self._owed_ms[port] = 0.0
         end_ms = time_ms + self._bulk[port][0].remaining_ms
         self._events.at(end_ms, self._bulk_ends, port, self._bulk_turn[port])
 

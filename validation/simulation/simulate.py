@@ -79,14 +79,21 @@ def enough_in_flight(
 ) -> Simulation | None:
     """The first of 1, 2, 4, ... 64 more micro-batches in flight that meets the floor `within` it.
 
-    None where none does: then it is contention, not room, that slows the pipeline.
+    None where none does, or where twice the room twice in a row gains nothing: then it is
+    contention, not room, that slows the pipeline.
     """
+    periods: list[float] = []
     for extra in (1, 2, 4, 8, 16, 32, 64):
         tried = simulate(
             problem, plan, replace(options, extra_in_flight=options.extra_in_flight + extra)
         )
-        if tried.period_ms is not None and tried.period_ms <= tried.floor_ms * (1 + within):
+        if tried.period_ms is None:
+            return None
+        if tried.period_ms <= tried.floor_ms * (1 + within):
             return tried
+        periods.append(tried.period_ms)
+        if len(periods) > 2 and periods[-1] > periods[-3] * (1 - within / 10):
+            return None
     return None
 
 
