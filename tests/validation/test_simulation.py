@@ -148,7 +148,8 @@ def test_all_reduce_takes_device_and_port_and_waits_for_every_replica() -> None:
     shares = {(x.port.child, x.port.direction): x.sync for x in result.ports}
     assert shares == pytest.approx({(r, way): 4 / 7 for r in (0, 1) for way in ("in", "out")})
     slow = simulate(problem, plan, SimulationOptions(micro_batches=400, stragglers=((1, 3.0),)))
-    assert slow.period_ms == pytest.approx((3 * 3 + 4) / 2, rel=1e-3)
+    # The fast replica may be a few micro-batches ahead, which shows in a finite average.
+    assert slow.period_ms == pytest.approx((3 * 3 + 4) / 2, rel=1e-2)
 
 
 def test_overlapped_all_reduce_leaves_the_device_alone_but_not_the_port() -> None:
