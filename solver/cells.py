@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["Cells", "cells_of", "least_crossing"]
+__all__ = ["Cells", "cells_of", "closure_sums", "least_crossing"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,8 +69,8 @@ def cells_of(reduced: ReducedGraph, most: int) -> Cells:
     values = np.asarray(reduced.compute_ms)
     total = float(values.sum())
     eps = total * 1e-9
-    down = _closure_sums(reduced.ancestors, values)
-    up = _closure_sums(reduced.descendants, values)
+    down = closure_sums(reduced.ancestors, values)
+    up = closure_sums(reduced.descendants, values)
     rest = total - up
     breaks = np.unique(np.concatenate(([0.0], down, rest)))
     breaks = breaks[np.concatenate(([True], np.diff(breaks) > 4 * eps))]
@@ -95,8 +95,8 @@ def cells_of(reduced: ReducedGraph, most: int) -> Cells:
     return Cells(np.maximum(least, 0.0), np.maximum(highest, 0.0), first_in, last_out)
 
 
-def _closure_sums(sets: Sequence[int], values: Floats) -> Floats:
-    """Sum of values over each bit set."""
+def closure_sums(sets: Sequence[int], values: Floats) -> Floats:
+    """Sum of values over each bit set (`ReducedGraph.ancestors` and `descendants`)."""
     width = -(-len(values) // 8)
     raw = np.frombuffer(b"".join(x.to_bytes(width, "little") for x in sets), dtype=np.uint8)
     rows = raw.reshape(len(sets), width)
@@ -108,53 +108,57 @@ def _closure_sums(sets: Sequence[int], values: Floats) -> Floats:
 
 
 def least_crossing(reduced: ReducedGraph, cells: Cells) -> Floats:
-    """The least that crosses any cut of each cell: a minimum cut over the blocks not sure."""
-    size = len(cells.least)
-    known: dict[tuple[int, ...], int] = {}
-    out = np.zeros(size)
+    """The least that crosses any cut of each cell: what surely crosses, and a minimum cut over the
+    blocks that are not sure."""
+    size = len(cells)
+    surely = np.zeros(size + 1)
+    touching: list[list[int]] = [[] for _ in range(len(reduced))]
+    for number, tensor in enumerate(reduced.tensors):
+        first = int(cells.first_in[tensor.producer])
+        last = max(int(cells.last_out[w]) for w in tensor.consumers)
+        if first <= last:
+            surely[first] += tensor.bytes_
+            surely[last + 1] -= tensor.bytes_
+        for v in (tensor.producer, *tensor.consumers):
+            touching[v].append(number)
+    out = surely.cumsum()[:-1]
     for i in range(1, size - 1):
-        sure = cells.first_in <= i
-        gone = cells.last_out >= i
-        free = tuple(int(v) for v in np.flatnonzero(~sure & ~gone))
-        key = (int(sure.sum()), *free)
-        if key not in known:
-            known[key] = _least_cut(reduced, sure, gone, free)
-        out[i] = known[key]
+        free = np.flatnonzero((cells.first_in > i) & (cells.last_out < i))
+        if 0 < len(free) <= _MOST_FREE:
+            out[i] += _least_cut(reduced, cells, i, [int(v) for v in free], touching)
     return out
 
 
 def _least_cut(
-    reduced: ReducedGraph,
-    sure: npt.NDArray[np.bool_],
-    gone: npt.NDArray[np.bool_],
-    free: tuple[int, ...],
+    reduced: ReducedGraph, cells: Cells, cell: int, free: list[int], touching: list[list[int]]
 ) -> int:
-    """Least bytes that cross a cut which holds the sure blocks and none of those gone.
+    """Least bytes that cross a cut of a cell, besides what surely does.
 
     Minimum cut between "in" and "out": a tensor's producer feeds a node of its own, from where an
     unbounded edge leads to every reader, and a block in the cut forces its producers in.
     """
-    always = 0
+    sure, gone = cells.first_in <= cell, cells.last_out >= cell
+    undecided = set(free)
     flow = nx.DiGraph()
-    undecided = set(free) if len(free) <= _MOST_FREE else set()
 
     def node(v: int) -> int | str:
         return v if v in undecided else "in" if sure[v] else "out"
 
-    for number, tensor in enumerate(reduced.tensors):
+    for number in sorted({number for v in free for number in touching[v]}):
+        tensor = reduced.tensors[number]
         if gone[tensor.producer] or all(sure[w] for w in tensor.consumers):
             continue
         if sure[tensor.producer] and any(gone[w] for w in tensor.consumers):
-            always += tensor.bytes_
-        elif undecided and (sure[tensor.producer] or tensor.producer in undecided):
-            hub = ("tensor", number)
-            flow.add_edge(node(tensor.producer), hub, capacity=tensor.bytes_)
-            for w in tensor.consumers:
-                if not sure[w]:
-                    flow.add_edge(hub, node(w))
+            continue
+        hub = ("tensor", number)
+        flow.add_edge(node(tensor.producer), hub, capacity=tensor.bytes_)
+        for w in tensor.consumers:
+            if not sure[w]:
+                flow.add_edge(hub, node(w))
     if "in" not in flow or "out" not in flow:
-        return always
-    for u, v in reduced.edges:
-        if u in undecided and v in undecided:
-            flow.add_edge(v, u)
-    return always + int(nx.minimum_cut_value(flow, "in", "out"))
+        return 0
+    for v in free:
+        for w in reduced.readers[v]:
+            if w in undecided:
+                flow.add_edge(w, v)
+    return int(nx.minimum_cut_value(flow, "in", "out"))

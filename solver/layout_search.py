@@ -189,11 +189,11 @@ class _Search:
         layouts = layouts_of(self.problem)
         bounds = dict.fromkeys(layouts, self.lower)
         open_layouts = [x for x in layouts if self.engine.fits(self.reduced, x)]
-        for layout in layouts:
-            if layout not in open_layouts:
-                self.notes.append(
-                    f"no model for pipelines over {layout.size} ranks: too large for this backend"
-                )
+        if len(open_layouts) < len(layouts):
+            sizes = ", ".join(str(x.size) for x in layouts if x not in open_layouts)
+            self.notes.append(
+                f"no model for pipelines over {sizes} ranks: too large for this backend"
+            )
         try:
             self._start()
             if self.plan is None:
@@ -212,7 +212,7 @@ class _Search:
         if self.given is not None and not violations(self.problem, self.given):
             self._take(self.given, None, 0.0)
             return
-        plan = linear_plan(self.problem, self.reduced)
+        plan = linear_plan(self.problem, self.reduced, self.watch)
         if plan is not None:
             self._take(plan, None, 0.0)
 
@@ -292,6 +292,9 @@ class _Search:
     def _improve(self, open_layouts: list[Layout], bounds: dict[Layout, float]) -> None:
         """Solve the layout that promises most, until the bounds of all meet the best plan; what was
         left at its share of the time is taken up again once a better plan is known."""
+        for layout in bounds:
+            if layout not in open_layouts and not self.watch.used(0.5):
+                self._relax(layout, bounds)
         pending = list(open_layouts)
         relaxed: dict[Layout, tuple[float, Relaxation | None]] = {}
         left_at: dict[Layout, float] = {}

@@ -23,6 +23,7 @@ __all__ = ["CpsatEngine", "solve_cpsat"]
 
 _MOST_LITERALS: Final = 60_000
 """Blocks times positions beyond which a model is too large to say anything within minutes."""
+_MOST_BLOCKS: Final = 2_000
 _MOST_ARCS: Final = 3_000
 
 
@@ -62,7 +63,8 @@ class CpsatEngine:
 
     def fits(self, reduced: ReducedGraph, layout: Layout) -> bool:
         """Bounded by literals and arcs; what is beyond is answered by the line's plan."""
-        return layout.count() <= _MOST_ARCS and len(reduced) * layout.size <= _MOST_LITERALS
+        small = len(reduced) <= _MOST_BLOCKS and len(reduced) * layout.size <= _MOST_LITERALS
+        return small and layout.count() <= _MOST_ARCS
 
     def improve(self, task: Task, progress: Progress | None) -> Finding:
         """Minimise the period, or the batch time of a synchronous joint plan."""

@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.solver.arcs import Arc
 from pipeplan.solver.backends.cpsat.variables import Linear, Literal, Variables
 from pipeplan.solver.backends.dp.layout import Layout as Geometry
+from pipeplan.solver.cells import closure_sums
 from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
 from pipeplan.solver.relaxation import Relaxation
 
@@ -84,7 +87,7 @@ class Objective:
                 for row in x.placed:
                     self.model.add_implication(x.arc[a], row[a.start])
         limit = self.highest * TICKS_PER_STEP
-        behind = _sums(self.reduced.descendants, compute)
+        behind = closure_sums(self.reduced.descendants, np.array(compute, dtype=np.float64))
         for v, ticks in enumerate(behind):
             for p, literal in enumerate(x.placed[v][:-1]):
                 if ticks > (layout.size - 1 - p) * layout.copies * limit + slack:
@@ -400,8 +403,3 @@ class NestedObjective(Objective):
             out.append(self.ticks.of(per_byte * self.view.output_bytes(frozenset(state))))
         out[-1] = 0
         return out
-
-
-def _sums(sets: Sequence[int], values: Sequence[int]) -> list[int]:
-    """Sum of values over each bit set."""
-    return [sum(value for v, value in enumerate(values) if chosen >> v & 1) for chosen in sets]

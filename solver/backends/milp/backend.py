@@ -28,6 +28,7 @@ __all__ = ["MilpEngine", "solve_milp"]
 
 _MOST_BINARIES: Final = 30_000
 """Blocks times positions beyond which a model is too large to say anything within minutes."""
+_MOST_BLOCKS: Final = 2_000
 _MOST_ARCS: Final = 1_000
 _TOLERANCE: Final = 2e-6
 """Relative error of objectives and bounds: rows hold to 1e-9, integers to 1e-6, of a T near 1."""
@@ -84,7 +85,8 @@ class MilpEngine:
 
     def fits(self, reduced: ReducedGraph, layout: Layout) -> bool:
         """Bounded by binaries and arcs; what is beyond is answered by the line's plan."""
-        return layout.count() <= _MOST_ARCS and len(reduced) * layout.size <= _MOST_BINARIES
+        small = len(reduced) <= _MOST_BLOCKS and len(reduced) * layout.size <= _MOST_BINARIES
+        return small and layout.count() <= _MOST_ARCS
 
     def improve(self, task: Task, progress: Progress | None) -> Finding:
         """Minimise the period, or the batch time of a synchronous joint plan."""
