@@ -22,7 +22,7 @@ from pipeplan.validation.simulation.steady import steady
 
 __all__ = ["enough_in_flight", "floor_ms", "simulate"]
 
-_AUTOMATIC_PASSES: Final = 60_000
+_AUTOMATIC_PASSES: Final = 24_000
 """Micro-batches times stages that a run of automatic length may have: seconds, not minutes."""
 MAX_PASSES: Final = 5_000_000
 """The same for a run of a given length: bounded memory."""
