@@ -91,7 +91,7 @@ def table(found: Sequence[Row]) -> list[str]:
         differs = (
             "-"
             if row.simulated_ms is None or not row.predicted_ms
-            else f"{100 * (row.simulated_ms / row.predicted_ms - 1):+.2f} %"
+            else f"{round(100 * (row.simulated_ms / row.predicted_ms - 1), 2) + 0.0:+.2f} %"
         )
         floor = f"{row.floor_ms:.4f}" if row.floor_ms > row.predicted_ms * 1.0001 else ""
         more = "none" if row.more is None else str(row.more)
