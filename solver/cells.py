@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["Cells", "cells_of", "closure_sums", "least_crossing"]
+__all__ = ["CellSums", "Cells", "cell_sums", "cells_of", "closure_sums", "least_crossing"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -62,6 +62,28 @@ class Cells:
         index = (self.last_out[known], self.first_in[known])
         np.add.at(out, index, np.asarray(values, dtype=np.float64)[known])
         return np.flip(np.flip(out, 0).cumsum(0), 0).cumsum(1)
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Cells of a graph, with lower bounds: `compute_ms[i,j]` and `weights[i,j]` (bytes) of a stage
+    between cuts of cells i and j, `crossing[i]` (bytes) of a cut of cell i."""
+
+    cells: Cells
+    compute_ms: Floats
+    weights: Floats
+    crossing: Floats
+
+
+def cell_sums(reduced: ReducedGraph, most: int) -> CellSums:
+    """All that is sure of cuts in at most so many cells (and two)."""
+    cells = cells_of(reduced, most)
+    return CellSums(
+        cells,
+        cells.compute_ms(reduced.compute_ms),
+        cells.pairs(reduced.parameter_bytes),
+        least_crossing(reduced, cells),
+    )
 
 
 def cells_of(reduced: ReducedGraph, most: int) -> Cells:

@@ -7,6 +7,7 @@ proves that its layout has none. `Engine` is what a solver must be able to do fo
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -17,6 +18,7 @@ from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Layout
+from pipeplan.solver.cells import CellSums, cell_sums
 from pipeplan.solver.explain import explain
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
@@ -323,6 +325,15 @@ class _Search:
             elif seconds == share or self.objective >= before * 0.999:
                 left_at[layout] = math.inf if loose and seconds != share else self.objective
 
+    @cached_property
+    def sums(self) -> CellSums:
+        """What the relaxation knows of cuts, as fine as the number of devices affords."""
+        nested = self.problem.scope == "nested"
+        return cell_sums(self.reduced, 260 if nested else self._joint_cells())
+
+    def _joint_cells(self) -> int:
+        return max(50, min(500, 6_000 // self.problem.cluster.devices))
+
     def _met(self, bound: float) -> bool:
         """Whether a bound is as high as the best plan, or as near as was asked for."""
         return self.objective <= bound * (1 + max(self.options.gap, _SAME))
@@ -350,14 +361,14 @@ class _Search:
         if problem.cost_model == "pipedream" or not further or len(self.reduced) > MOST_BLOCKS:
             return None
         if problem.scope == "nested":
-            relaxation = relax_levelwise(self.reduced, layout, self.objective)
+            relaxation = relax_levelwise(problem, self.sums, layout, self.objective)
             bound = relaxation.bound_ms
         elif problem.micro_batches is None:
-            relaxation = relax_joint(self.reduced, layout, self.objective)
+            relaxation = relax_joint(problem, self.sums, layout, self.objective)
             bound = relaxation.bound_ms
         else:
             total = problem.graph.total_compute_ms
-            relaxation = relax_joint(self.reduced, layout, (self.objective - total) / further)
+            relaxation = relax_joint(problem, self.sums, layout, (self.objective - total) / further)
             bound = total + further * relaxation.bound_ms
         bounds[layout] = max(bounds[layout], min(bound, self.objective))
         return relaxation

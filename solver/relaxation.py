@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout
 from pipeplan.solver.backends.dp.layout import Layout as Geometry
-from pipeplan.solver.cells import Cells, cells_of, least_crossing
+from pipeplan.solver.cells import Cells, CellSums
 from pipeplan.solver.joint_stages import JointStages
-from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["MOST_BLOCKS", "Relaxation", "relax_joint", "windows_of"]
 
@@ -25,7 +25,6 @@ Bools = npt.NDArray[np.bool_]
 
 MOST_BLOCKS: Final = 4_000
 """Beyond this many blocks their reachability is too large to sum over."""
-_CELLS: Final = 6_000
 _SLACK: Final = 1e-9
 
 
@@ -42,18 +41,17 @@ class Relaxation:
     placed: tuple[int, ...]
 
 
-def relax_joint(reduced: ReducedGraph, layout: Layout, upper_ms: float) -> Relaxation:
+def relax_joint(problem: Problem, sums: CellSums, layout: Layout, upper_ms: float) -> Relaxation:
     """Bound the period of joint plans of a layout, and say what plans of at most `upper_ms` use."""
-    cells = cells_of(reduced, max(50, _CELLS // layout.size))
     stages = JointStages(
-        reduced.problem,
-        Geometry(reduced.problem, layout.size),
-        cells.compute_ms(reduced.compute_ms),
-        cells.pairs(reduced.parameter_bytes),
-        least_crossing(reduced, cells),
+        problem,
+        Geometry(problem, layout.size),
+        sums.compute_ms,
+        sums.weights,
+        sums.crossing,
         relaxed=True,
     )
-    return _Passes(layout, stages, cells, upper_ms * (1 + _SLACK)).result()
+    return _Passes(layout, stages, sums.cells, upper_ms * (1 + _SLACK)).result()
 
 
 def windows_of(

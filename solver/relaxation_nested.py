@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout, Span
-from pipeplan.solver.cells import Cells, cells_of, least_crossing
+from pipeplan.solver.cells import Cells, CellSums
 from pipeplan.solver.level_stages import LevelStages, least_periods
-from pipeplan.solver.reduce import ReducedGraph
 from pipeplan.solver.relaxation import Relaxation, windows_of
 
 __all__ = ["relax_levelwise"]
@@ -21,22 +21,17 @@ __all__ = ["relax_levelwise"]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-_CELLS: Final = 260
 _SLACK: Final = 1e-9
 
 
-def relax_levelwise(reduced: ReducedGraph, layout: Layout, upper_ms: float) -> Relaxation:
+def relax_levelwise(
+    problem: Problem, sums: CellSums, layout: Layout, upper_ms: float
+) -> Relaxation:
     """Bound the period of nested plans, and say what plans of at most `upper_ms` use."""
-    cells = cells_of(reduced, _CELLS)
-    stages = LevelStages(
-        reduced.problem,
-        cells.pairs(reduced.parameter_bytes),
-        least_crossing(reduced, cells),
-        cells.barred,
-    )
-    return _Levels(layout, cells, stages, cells.compute_ms(reduced.compute_ms)).result(
-        upper_ms * (1 + _SLACK)
-    )
+    cells = sums.cells
+    stages = LevelStages(problem, sums.weights, sums.crossing, cells.barred)
+    levels = _Levels(layout, cells, stages, sums.compute_ms)
+    return levels.result(upper_ms * (1 + _SLACK))
 
 
 class _Levels:
