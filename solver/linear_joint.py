@@ -30,18 +30,22 @@ _MOST_STAGES: Final = 12
 
 def joint_plans(problem: Problem, line: Line, late: Callable[[], bool]) -> Iterator[Plan]:
     """Candidates for each block size, numbers of ranks used and, where it matters, of stages; once
-    it is late, no further block size is tried."""
+    it is late and there is a candidate, no further one is looked for."""
+    found = False
     for block in block_sizes(problem):
-        if block < problem.cluster.devices and late():
-            return
         program = _Program(problem, line, block)
         for ranks in program.ends():
             for stages in program.solve(ranks):
+                found = True
                 yield joint_plan(
                     problem.cluster,
                     tuple((line.reduced.layers(line.blocks(i, j)), k) for i, j, k in stages),
                     program.geometry.copies,
                 )
+                if late():
+                    return
+            if found and late():
+                return
 
 
 class _Program:

@@ -21,6 +21,9 @@ from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve_dp"]
 
+_LAST_RESORT_S: Final = 8.0
+"""A watch for the plan along a line when time is over: a quarter of it goes to further tries."""
+
 _EXPLAIN_UP_TO: Final = 4096
 """Ideals beyond which the demands that conflict are not searched for."""
 _HINT_FROM: Final = 2000
@@ -50,8 +53,8 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     except OutOfTimeError:
         limit = Limit.TIME
         if state.best is None:
-            # Better than nothing, and a matter of a second or two.
-            state.best = linear_plan(problem, reduced)
+            # Better than nothing, for a little more time.
+            state.best = linear_plan(problem, reduced, Stopwatch(_LAST_RESORT_S))
     except KeyboardInterrupt:
         limit = Limit.INTERRUPT
     ideals = None if table is None else len(table)
