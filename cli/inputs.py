@@ -6,7 +6,7 @@ from pathlib import Path
 from pipeplan.cli.errors import complain
 from pipeplan.cli.question import Question
 from pipeplan.core.codec import PlanFile, plan_from_dict
-from pipeplan.core.errors import PipeplanError, PlanError, ProblemError, ProfileError
+from pipeplan.core.errors import PipeplanError, PlanError, ProblemError, ProfileError, shown
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.jsontext import parse_json, read_text
 from pipeplan.core.problem import Problem
@@ -60,6 +60,14 @@ def loaded_plan(path: Path) -> PlanFile:
 
 def writable(path: Path, *, force: bool) -> None:
     """Complain before a long search, not after it, where its result could not be written."""
+    try:
+        _check_writable(path, force=force)
+    except (OSError, ValueError) as fault:  # a name too long, a loop of links, a NUL character
+        reason = getattr(fault, "strerror", None) or str(fault)
+        raise PipeplanError(f"{shown(str(path))} cannot be written: {reason}") from None
+
+
+def _check_writable(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise PipeplanError(f"{path} is a folder; -o names a file")
     if path.exists() and not force:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pipeplan.core.errors import ClusterError, shown
 
-__all__ = ["MAX_DEVICES", "MAX_LEVELS", "Cluster", "Duplex", "Level"]
+__all__ = ["MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_LEVELS", "Cluster", "Duplex", "Level"]
 
 Duplex = Literal["full", "half"]
 MAX_DEVICES: Final = 65_536
@@ -18,7 +18,7 @@ MAX_LEVELS: Final = 8
 
 # Wide bounds that keep every sum and quotient of a cost finite.
 _MIN_RATE: Final = 1e-6
-_MAX_RATE: Final = 1e18
+MAX_BYTES_PER_S: Final = 1e18
 _MAX_LATENCY_MS: Final = 1e12
 
 
@@ -41,7 +41,9 @@ class Level:
                 f"a level has {shown(count)} children; it must be a whole number, 1 to "
                 f"{MAX_DEVICES}"
             )
-        rate = _figure(self.bandwidth_bytes_per_s, "a bandwidth", "bytes/s", _MIN_RATE, _MAX_RATE)
+        rate = _figure(
+            self.bandwidth_bytes_per_s, "a bandwidth", "bytes/s", _MIN_RATE, MAX_BYTES_PER_S
+        )
         object.__setattr__(self, "bandwidth_bytes_per_s", rate)
         latency = _figure(self.latency_ms, "a latency", "ms", 0, _MAX_LATENCY_MS)
         object.__setattr__(self, "latency_ms", latency)
@@ -82,11 +84,11 @@ class Cluster:
             raise ClusterError(f"the cluster has more than {MAX_DEVICES} devices")
         memory = self.memory_bytes
         if memory is not None and (
-            not isinstance(memory, int) or isinstance(memory, bool) or not 0 < memory < 2**63
+            not isinstance(memory, int) or isinstance(memory, bool) or not 0 < memory <= 2**62
         ):
             raise ClusterError(
                 f"the device memory is {shown(memory)} bytes; it must be a whole number above 0 "
-                "and below 2**63"
+                "and at most 2**62"
             )
         if self.duplex not in ("full", "half"):
             raise ClusterError(f"duplex is {shown(self.duplex)}; it is full or half")

@@ -21,6 +21,7 @@ MAX_LAYERS: Final = 200_000
 
 _MAX_BYTES: Final = 2**60
 _MAX_MS: Final = 1e15
+_MIN_MS: Final = 1e-200
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -41,14 +42,17 @@ def _checked_id(value: str, what: str) -> None:
 
 
 def _checked_ms(value: float, what: str) -> float:
-    """The figure as a float, so that 1 and 1.0 are the same profile, and so are 0 and -0."""
+    """The figure as a float, so that 1 and 1.0 are the same profile, and so are 0 and -0.
+
+    What is too small to be divided or compared (floats lose their digits towards 5e-324) is 0.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ProfileError(f"{what} is {shown(value)}; it must be a number of milliseconds")
     if not 0 <= value <= _MAX_MS:
         raise ProfileError(
             f"{what} is {shown(value)}; it must be a finite number from 0 to {_MAX_MS:g}"
         )
-    return float(value) + 0.0
+    return float(value) if value >= _MIN_MS else 0.0
 
 
 def _check_bytes(value: int, what: str) -> None:
@@ -187,6 +191,8 @@ class LayerGraph:
         for item in feeds:
             _check_known(by_id, item.consumers, f"input {item.id}")
         for group in groups:
+            if not group.layers:
+                raise ProfileError("a group of layers to keep together is empty")
             _check_known(by_id, group.layers, "a group of layers to keep together")
         order = _topological([layer.id for layer in given], pairs)
         index = {layer_id: i for i, layer_id in enumerate(order)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pipeplan.core.cluster import Cluster
+from pipeplan.core.cluster import MAX_BYTES_PER_S, Cluster
 from pipeplan.core.cost import evaluate
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.plan import Plan, Stage
@@ -54,8 +54,8 @@ def levers(problem: Problem, plan: Plan) -> tuple[Lever, ...]:
 def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
     cluster, graph = problem.cluster, problem.graph
     for number, level in enumerate(cluster.levels, 1):
-        if level.children > 1:
-            rate = 2 * level.bandwidth_bytes_per_s
+        rate = 2 * level.bandwidth_bytes_per_s
+        if level.children > 1 and rate <= MAX_BYTES_PER_S:
             faster = replace(level, bandwidth_bytes_per_s=rate)
             levels = (*cluster.levels[: number - 1], faster, *cluster.levels[number:])
             yield (

@@ -15,6 +15,7 @@ CostModel = Literal["topology", "levelwise", "pipedream"]
 Scope = Literal["joint", "nested"]
 COST_MODELS: Final[tuple[CostModel, ...]] = get_args(CostModel)
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+_MAX_TOTAL_BYTES: Final = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,25 @@ class Problem:
                 f"cost model {self.cost_model} adds the all-reduce to the compute; overlap_sync "
                 "belongs to topology"
             )
+        self._check_totals()
         self._check_pipedream()
         self._check_constraints()
+
+    def _check_totals(self) -> None:
+        """Sums over the whole graph stay within what 64-bit integers count exactly."""
+        layers = self.graph.layers
+        totals = {
+            "outputs": sum(x.output_bytes for x in layers),
+            "parameters": self.graph.total_parameter_bytes,
+            "kept activations": sum(x.kept_bytes for x in layers),
+            "inputs": sum(x.output_bytes for x in self.graph.inputs),
+        }
+        for what, total in totals.items():
+            if total > _MAX_TOTAL_BYTES:
+                raise ProblemError(
+                    f"the {what} of all layers add up to {total} bytes; it must be at most 2**60 "
+                    f"({_MAX_TOTAL_BYTES}): are the figures of the profile bytes?"
+                )
 
     def _check_pipedream(self) -> None:
         if self.cost_model != "pipedream":
@@ -145,6 +163,8 @@ class Problem:
                     "holds all producers of its layers"
                 )
         for group in asked.together:
+            if not group:
+                raise ProblemError("a group of layers to keep together is empty")
             if any(v not in layers for v in group):
                 raise ProblemError(
                     f"a group of layers to keep together names a missing layer: {shown(group)}"

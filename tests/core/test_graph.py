@@ -119,6 +119,7 @@ def test_missing_layers_are_named() -> None:
     refused("edge 'a' -> 'z' names layer 'z'", layers("a", "b"), [("a", "b"), ("a", "z")])
     refused("edge 'z' -> 'a' names layer 'z'", layers("a"), [("z", "a")])
     refused("input x names layer 'z'", layers("a"), [], inputs=[GraphInput("x", 1, ("a", "z"))])
+    refused("keep together is empty", layers("a"), [], together=[Together((), "")])
     refused("keep together names layer 'z'", layers("a"), [], together=[Together(("a", "z"), "")])
     message = refused("names layer", layers("a"), [("a", "\x1b[2J" + "z" * 10_000)])
     assert message.isprintable()

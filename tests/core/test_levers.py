@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeplan.core.cluster import Cluster
+from pipeplan.core.cluster import MAX_BYTES_PER_S, Cluster
 from pipeplan.core.graph import Layer, LayerGraph
 from pipeplan.core.levers import levers
 from pipeplan.core.plan import Plan, Stage
@@ -71,3 +71,10 @@ def test_a_flat_cluster_has_one_bandwidth() -> None:
     plan = Plan((Stage((0,), (0,)), Stage((1,), (1,))))
     texts = [x.text for x in levers(problem(children=(2,)), plan)]
     assert any(text.startswith("twice the bandwidth of the GPUs' ports") for text in texts)
+
+
+def test_a_bandwidth_at_the_limit_is_not_doubled() -> None:
+    asked = replace(problem(), cluster=Cluster.of([2, 2], [MAX_BYTES_PER_S, 1e9]))
+    texts = [lever.text for lever in levers(asked, Plan((Stage((0, 1), (0, 1)),)))]
+    assert not any("level 1" in text for text in texts)
+    assert any("level 2" in text for text in texts)

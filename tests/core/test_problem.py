@@ -53,6 +53,7 @@ ORIGINAL: dict[str, Any] = {"scope": "nested", "cost_model": "pipedream"}
         ({"constraints": Constraints(pinned=((1, -1),))}, "layer n1 is pinned to is -1"),
         ({"constraints": Constraints(pinned=((1, 0), (1, 1)))}, "pinned to two stages"),
         ({"constraints": Constraints(together=((0, 3),))}, "names a missing layer"),
+        ({"constraints": Constraints(together=((),))}, "keep together is empty"),
         *(
             ({"constraints": Constraints(**{name: (cut,)})}, "proper, non-empty set")
             for name in ("forced_cuts", "forbidden_cuts")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,13 @@ from pipeplan.solver.backends.dp.pairs import Pairs
 from pipeplan.solver.backends.dp.pareto import minimal
 from pipeplan.solver.ideals import IdealTable
 
-__all__ = ["JointSearch", "Target"]
+__all__ = ["MOST_BYTES", "JointSearch", "Target", "peak_of"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _CHUNK = 2_000_000
+MOST_BYTES: Final = 2.0**62
+"""Peaks from here on may not fit int64; no device has as much (`core.cluster`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,9 @@ class JointSearch:
         least = self.layout.block
         if self._limited:
             busiest = float(self.table.compute_ms[-1]) / self.layout.copies
-            least = max(1, math.ceil(busiest / target.period_ms * (1 - 1e-12)))
+            # A period of 0 is asked for where nothing takes any time: one rank can do that.
+            share = busiest / target.period_ms if target.period_ms > 0 else 0.0
+            least = max(1, math.ceil(min(share, self.layout.block) * (1 - 1e-12)))
         used = np.arange(min(least, self.layout.block), self.layout.block + 1, dtype=np.int64)
         none = np.zeros(len(used), dtype=np.int64)
         loads = np.zeros((len(used), self._dimensions))
@@ -207,6 +212,8 @@ class JointSearch:
         ideal = labels.ideal
         state, loads = self._key(labels, at, track)
         state[0] = self.pairs.segment[ideal]
+        # Of a segment that ends in a forced cut, none but that cut has successors in later ones.
+        state.append(self.pairs.stop[ideal])
         loads = [
             -table.compute_ms[ideal],
             -table.parameter_bytes[ideal].astype(np.float64),
@@ -379,15 +386,20 @@ def peak_of(
     weights: Ints,
     held: Ints | int,
 ) -> Ints:
-    """Peak bytes of stages between ideals: `core.memory.peak_bytes`, for arrays."""
+    """Peak bytes of stages between ideals: `core.memory.peak_bytes`, for arrays.
+
+    What int64 cannot hold is its largest number, which is beyond any device's memory.
+    """
     kept = table.kept_bytes[nexts] - table.kept_bytes[before]
+    versions = 0 if problem.synchronous else held - 1
+    sets = problem.weight_copies + versions
+    once, each = np.zeros_like(kept), kept
     if problem.recompute:
         fed = table.cut_bytes[before] + table.input_bytes[nexts] - table.input_bytes[before]
-        kept = held * fed + kept
-    else:
-        kept = held * kept
-    versions = 0 if problem.synchronous else held - 1
-    return np.asarray((problem.weight_copies + versions) * weights + kept)
+        once, each = kept, fed
+    exact = sets * weights + held * each + once
+    about = np.float64(sets) * weights + np.float64(held) * each + once
+    return np.where(about < MOST_BYTES, exact, np.iinfo(np.int64).max)
 
 
 def _rows(labels: _Labels, rows: Ints) -> _Labels:

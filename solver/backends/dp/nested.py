@@ -3,10 +3,12 @@
 import numpy as np
 
 from pipeplan.core.errors import ProblemError, TooLargeError
+from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import NestedStage, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
 from pipeplan.solver.backends.dp.clock import Clock
+from pipeplan.solver.backends.dp.joint import MOST_BYTES
 from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
 from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
 from pipeplan.solver.ideals import IdealTable
@@ -61,8 +63,12 @@ def _solve(
     value, stages = LevelwiseTables(problem, table, PeriodRule(problem, table), clock).solve()
     if stages is not None or problem.cluster.memory_bytes is None:
         return value, stages, None
-    floor, _ = LevelwiseTables(problem, table, PeakRule(problem, table), clock).solve()
-    return np.inf, None, int(floor) if np.isfinite(floor) else None
+    _, roomiest = LevelwiseTables(problem, table, PeakRule(problem, table), clock).solve()
+    if roomiest is None:
+        return np.inf, None, None
+    # Tables hold floats, which lose the last bytes of very large figures.
+    peaks = stage_memory(problem, nested_plan(problem.cluster, roomiest))
+    return np.inf, None, max(x.peak_bytes for x in peaks)
 
 
 def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome:
@@ -74,6 +80,12 @@ def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome
                 "the original must use every machine of every level, and a straight pipeline has "
                 "no more stages than the graph has cuts; allow fewer machines"
             )
+    elif smallest >= MOST_BYTES:
+        smallest = None
+        why = (
+            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; what would do is more "
+            "than any device has (2**62 bytes)"
+        )
     else:
         why = (
             f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory "

@@ -55,10 +55,11 @@ class Pairs:
         )
         count = len(table)
         stops = np.array([*forced, count - 1], dtype=np.int64)
-        # A stage may reach the next forced cut and no further.
-        self._stop = stops[
+        self.stop: Ints = stops[
             np.minimum(np.searchsorted(stops, np.arange(count), side="right"), len(stops) - 1)
         ]
+        """For each ideal the next forced cut (the whole graph after the last one): a stage that
+        begins at the ideal may reach as far and no further."""
         self._holds: dict[int, npt.NDArray[np.bool_]] = {}
 
     def holds(self, layer: int) -> npt.NDArray[np.bool_]:
@@ -99,7 +100,7 @@ class Pairs:
 
     def followers(self, index: int) -> Ints:
         """All cuts that may come next after cut `index`."""
-        return self.supersets(index, index + 1, int(self._stop[index]) + 1)
+        return self.supersets(index, index + 1, int(self.stop[index]) + 1)
 
     @cached_property
     def all(self) -> tuple[Ints, Ints]:
@@ -116,7 +117,7 @@ class Pairs:
         `ideals` ascend, so that rows of one ideal stand together and are looked up once.
         """
         first = np.maximum(lows, ideals + 1)
-        end = np.minimum(np.minimum(highs, self.segment_end[ideals]), self._stop[ideals] + 1)
+        end = np.minimum(np.minimum(highs, self.segment_end[ideals]), self.stop[ideals] + 1)
         rows: list[Ints] = []
         nexts: list[Ints] = []
         size, known, found = 0, (-1, -1, -1), np.zeros(0, dtype=np.int64)
@@ -139,7 +140,7 @@ class Pairs:
     ) -> Iterator[tuple[Ints, Ints]]:
         """Pairs of the given rows with successors in later segments: all of those are nested."""
         first = np.maximum(lows[rows], self.segment_end[ideals[rows]])
-        end = np.minimum(highs[rows], self._stop[ideals[rows]] + 1)
+        end = np.minimum(highs[rows], self.stop[ideals[rows]] + 1)
         lengths = np.maximum(end - first, 0)
         edges = np.cumsum(lengths)
         total = int(edges[-1]) if len(edges) else 0
