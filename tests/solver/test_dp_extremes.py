@@ -107,3 +107,20 @@ def test_totals_that_cannot_be_counted_exactly_are_refused(at: str) -> None:
     figures = [(1.0, size, 0) if at == "output" else (1.0, 0, size)] * 3
     with pytest.raises(ProblemError, match=rf"{at}s of all layers add up to {3 * size} bytes"):
         problem(figures)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("batch", [2, 4, 9])
+@pytest.mark.parametrize("rates", [(1e6, 1e5), (1e5, 1e6)])
+def test_the_best_batch_may_be_of_another_number_of_copies_than_the_best_period(
+    schedule: str, batch: int, rates: tuple[float, float]
+) -> None:
+    layers = [Layer(f"l{i}", 1.0 + i % 3, 1.0, 1000, 500 * i) for i in range(6)]
+    graph = LayerGraph.build(layers, [(f"l{i}", f"l{i + 1}") for i in range(5)])
+    asked = Problem(
+        graph,
+        Cluster.of([2, 2], rates),
+        schedule=schedule,  # type: ignore[arg-type]
+        micro_batches=batch,
+    )
+    agree(asked)

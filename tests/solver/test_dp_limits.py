@@ -131,3 +131,28 @@ def test_what_the_nested_dp_does_not_know_it_says() -> None:
     )
     with pytest.raises(ProblemError, match=r"limit on stages.*cpsat"):
         api.solve(problem, "dp")
+
+
+@pytest.mark.parametrize("checks", [0, 4, 40])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_ctrl_c_at_any_time_leaves_a_plan(
+    checks: int, batch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster.of([2, 2], [1e6, 1e5])
+    asked = Problem(chain(12), cluster)
+    if batch is not None:
+        asked = Problem(chain(12), cluster, schedule="gpipe", micro_batches=batch)
+    best = api.solve(asked, "dp").objective_ms
+    assert best is not None
+    stop_after(monkeypatch, checks, KeyboardInterrupt)
+    found = api.solve(asked, "dp")
+    assert found.objective_ms is not None
+    assert found.bound_ms is not None
+    assert found.bound_ms <= best * (1 + 1e-9)
+    assert best <= found.objective_ms * (1 + 1e-9)
+    # Stopped too early to have proven anything, or too late to matter.
+    assert (found.status, found.limit) in (
+        (Status.FEASIBLE, Limit.INTERRUPT),
+        (Status.OPTIMAL, None),
+    )
+    assert checks or found.status is Status.FEASIBLE

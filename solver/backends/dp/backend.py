@@ -1,5 +1,6 @@
 """The dp backend: exact over the ideals, for every scope and cost model."""
 
+from contextlib import suppress
 from typing import Final
 
 from pipeplan.core.cost import evaluate
@@ -52,11 +53,12 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
             search_joint(problem, table, state, gap=options.gap, clock=clock, progress=progress)
     except OutOfTimeError:
         limit = Limit.TIME
-        if state.best is None:
-            # Better than nothing, for a little more time.
-            state.best = linear_plan(problem, reduced, Stopwatch(_LAST_RESORT_S))
     except KeyboardInterrupt:
         limit = Limit.INTERRUPT
+    if limit is not None and state.best is None:
+        # Better than nothing, for a little more time; a second Ctrl-C does without.
+        with suppress(KeyboardInterrupt):
+            state.best = linear_plan(problem, reduced, Stopwatch(_LAST_RESORT_S))
     ideals = None if table is None else len(table)
     stats = Stats("dp", clock.seconds, ideals=ideals, notes=reduced.notes)
     if limit is None and (table is None or state.infeasible):
@@ -66,7 +68,7 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
         return Outcome(Status.NO_SOLUTION, stats, bound_ms=bound, limit=limit)
     # The search works on the period alone until it is done: price what it holds as it stands.
     objective = evaluate(problem, state.best).objective_ms
-    proven = limit is None and objective <= bound * (1 + 1e-9)
+    proven = objective <= bound * (1 + 1e-9)
     return Outcome(
         Status.OPTIMAL if proven else Status.FEASIBLE,
         stats,
@@ -91,7 +93,7 @@ def _infeasible(problem: Problem, table: IdealTable | None, stats: Stats, clock:
 
     try:
         explanation, smallest = explain(problem, feasible, least_memory, Stopwatch(None))
-    except OutOfTimeError:
+    except (OutOfTimeError, KeyboardInterrupt):
         explanation, smallest = "no plan exists; why was not found out in time", None
     return Outcome(
         Status.INFEASIBLE, stats, explanation=explanation, smallest_memory_bytes=smallest

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 from pipeplan.core.check import block_sizes, violations
-from pipeplan.core.cost import evaluate
+from pipeplan.core.cost import Evaluation, evaluate
 from pipeplan.core.errors import BackendBugError
 from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
@@ -62,25 +62,31 @@ class _Driver:
 
         Raises BackendBugError where core.cost prices the plan beyond the target.
         """
-        found: list[Plan] = []
-        for search in self.searches:
-            plan = search.find(target)
-            if plan is not None:
-                found.append(plan)
-                if not target.fewest_stages and not self.problem.synchronous:
-                    break
         best: tuple[Plan, float] | None = None
-        for plan in found:
-            price = evaluate(self.problem, plan)
-            if price.period_ms > target.period_ms * (1 + 1e-9):
-                raise BackendBugError(
-                    f"dp: a plan said to have a period within {target.period_ms} ms has "
-                    f"{price.period_ms} ms"
-                )
-            candidate = (plan, price.objective_ms)
+        for search in self.searches:
+            found = self.priced(search.find(target), target.period_ms)
+            if found is None:
+                continue
+            candidate = (found[0], found[1].objective_ms)
             if best is None or _prefer(candidate, best):
                 best = candidate
+            if not target.fewest_stages:
+                break
         return best
+
+    def priced(self, plan: Plan | None, period_ms: float) -> tuple[Plan, Evaluation] | None:
+        """The plan that a search says to have at most a period, with its price.
+
+        Raises BackendBugError where core.cost says otherwise.
+        """
+        if plan is None:
+            return None
+        price = evaluate(self.problem, plan)
+        if price.period_ms > period_ms * (1 + 1e-9):
+            raise BackendBugError(
+                f"dp: a plan said to have a period within {period_ms} ms has {price.period_ms} ms"
+            )
+        return plan, price
 
     def report(self, state: JointState) -> None:
         if self.progress is not None:
@@ -188,21 +194,41 @@ def _batch(driver: _Driver, state: JointState, gap: float) -> None:
     """Least batch time of a synchronous schedule.
 
     batch = total compute + (m - 1) * period + overhead, where the overhead (the first micro-batch's
-    transfers and the longest all-reduce) can only rise as the period falls. From a period that no
-    better plan can exceed, each search gives the least overhead at that period or below; the next
-    looks strictly below the period of the plan found. No plan between the two is better.
+    transfers and the longest all-reduce) can only rise as the period falls. Each block size is gone
+    through on its own: what one of them finds says nothing of the plans of another.
     """
     problem = driver.problem
     assert problem.micro_batches is not None
     waits = problem.micro_batches - 1
     quickest = JointState()
-    _period(driver, quickest, 0.0, math.inf)
+    try:
+        _period(driver, quickest, 0.0, math.inf)
+    finally:  # Whatever stops it, what it found holds.
+        state.bound_ms = driver.total_ms + waits * quickest.bound_ms
+        if quickest.best is not None:
+            state.best = quickest.best
+            state.best_ms = evaluate(problem, quickest.best).objective_ms
     if quickest.best is None:
         state.infeasible = quickest.infeasible
         return
     least_ms = quickest.bound_ms
-    state.bound_ms = driver.total_ms + waits * least_ms
-    state.best, state.best_ms = quickest.best, evaluate(problem, quickest.best).objective_ms
+    for search in driver.searches:
+        _least_overheads(driver, search, state, least_ms)
+    state.bound_ms = state.best_ms
+
+
+def _least_overheads(
+    driver: _Driver, search: JointSearch, state: JointState, least_ms: float
+) -> None:
+    """Improve the best plan by those of one block size.
+
+    From a period that no better plan can exceed, each search gives the least overhead at that
+    period or below; the next looks strictly below the period of the plan found. No plan between the
+    two is better.
+    """
+    problem = driver.problem
+    assert problem.micro_batches is not None
+    waits = problem.micro_batches - 1
     ceiling = math.inf
     while True:
         room = state.best_ms * _STRICT - driver.total_ms
@@ -210,16 +236,15 @@ def _batch(driver: _Driver, state: JointState, gap: float) -> None:
             ceiling = min(ceiling, room / waits)
         if ceiling < least_ms * _STRICT or room < 0:
             break
-        found = driver.find(Target(ceiling, room - waits * least_ms))
+        found = driver.priced(search.find(Target(ceiling, room - waits * least_ms)), ceiling)
         driver.report(state)
         if found is None:
             break
-        plan, objective = found
-        price = evaluate(problem, plan)
+        plan, price = found
+        objective = price.objective_ms
         if objective < state.best_ms:
             state.best, state.best_ms = plan, objective
         overhead = objective - driver.total_ms - waits * price.period_ms
         if driver.total_ms + waits * least_ms + overhead >= state.best_ms * _STRICT:
             break
         ceiling = price.period_ms * _STRICT
-    state.bound_ms = state.best_ms
