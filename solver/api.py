@@ -1,6 +1,7 @@
 """One call for every backend: `solve`."""
 
 from dataclasses import replace
+from typing import Final
 
 from pipeplan.core.errors import ProblemError
 from pipeplan.core.problem import Problem
@@ -11,6 +12,9 @@ from pipeplan.solver.result import SolveResult
 from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve"]
+
+_SAMPLE_S: Final = 60.0
+"""What a search for a better first plan may take where no limit is set."""
 
 
 def solve(
@@ -65,12 +69,20 @@ def _beyond_dp(
     refusal: ProblemError,
 ) -> Outcome:
     from pipeplan.solver.backends.cpsat.backend import solve_cpsat
+    from pipeplan.solver.backends.dp.sample import improved_plan
+    from pipeplan.solver.linear_dp import linear_plan
+    from pipeplan.solver.reduce import reduce_graph
 
+    reduced = reduce_graph(problem)
+    hint = linear_plan(problem, reduced, watch)
+    if hint is not None and problem.scope == "joint":
+        left = watch.share(3)
+        hint = improved_plan(problem, reduced, hint, _SAMPLE_S if left is None else left)
     left = watch.share(1)
     if left is not None:
         options = replace(options, time_limit_s=max(left, 0.1))
     try:
-        outcome = solve_cpsat(problem, options, progress)
+        outcome = solve_cpsat(problem, options, progress, hint=hint)
     except ProblemError:
         # Neither knows the problem: the first refusal says why, and what to ask instead.
         raise refusal from None

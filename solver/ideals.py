@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pipeplan.core.errors import TooLargeError
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["MAX_IDEALS", "IdealTable", "enumerate_ideals"]
+__all__ = ["MAX_IDEALS", "IdealTable", "enumerate_ideals", "table_of"]
 
 MAX_IDEALS: Final = 300_000
 """Stated limit of the dp backend; Inception-v3 has 221,564, NASNet-mobile 1.6e11."""
@@ -130,10 +130,12 @@ def enumerate_ideals(
                 )
         found.extend(grown)
         frontier = grown
-    return _table(reduced, found)
+    return table_of(reduced, found)
 
 
-def _table(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
+def table_of(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
+    """The table of some ideals, each given by its blocks as bits; the empty one and the whole graph
+    must be among them."""
     count, words = len(found), max(1, -(-len(reduced) // 64))
     raw = b"".join(mask.to_bytes(words * 8, "little") for mask in found)
     masks = np.frombuffer(raw, dtype="<u8").reshape(count, words).astype(np.uint64)
