@@ -7,6 +7,7 @@ also hold `SEVERAL_VALUES`, see `pipeplan.cli.several`. Errors need no handling 
 `pipeplan.cli.errors.guarded` turns them into one message and an exit code.
 """
 
+import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -15,8 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from pipeplan import __version__
-from pipeplan.cli.errors import guarded
-from pipeplan.cli.output import tolerant_stdout
+from pipeplan.cli.errors import EXIT_INTERRUPTED, complain, guarded, refused
+from pipeplan.cli.output import open_streams, tolerant_stdout
 from pipeplan.cli.several import gather
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -57,6 +58,14 @@ class _Commands(TyperGroup):
         """List the commands from the table, so that `pipeplan --help` imports none of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C while it is still being imported ends it as later ones do."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
@@ -102,5 +111,9 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    open_streams()
     tolerant_stdout()
-    app(prog_name="pipeplan")
+    try:
+        app(prog_name="pipeplan")
+    except OSError as error:  # Of the help or the framework's own messages: `guarded` has the rest.
+        sys.exit(refused(error))

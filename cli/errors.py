@@ -1,9 +1,11 @@
 """What goes wrong becomes one message on stderr and an exit code; nobody is shown a traceback."""
 
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeVar
 
 import typer
@@ -18,6 +20,7 @@ __all__ = [
     "EXIT_PIPE",
     "complain",
     "guarded",
+    "refused",
 ]
 
 EXIT_FALSE: Final = 1
@@ -69,6 +72,8 @@ def guarded(command: _F) -> _F:
                 "this needs PyTorch, which is not installed here: pip install 'pipeplan[torch]'"
             )
             raise typer.Exit(EXIT_BAD_INPUT) from None
+        except OSError as error:
+            raise typer.Exit(refused(error)) from None
         except Exception as error:
             if os.environ.get("PIPEPLAN_TRACEBACK") == "1":
                 raise
@@ -76,6 +81,15 @@ def guarded(command: _F) -> _F:
         return result
 
     return wrapper  # type: ignore[return-value]  # functools.wraps keeps the signature
+
+
+def refused(error: OSError) -> int:
+    """Say what the system would not do (a full disk behind stdout), and give the exit code."""
+    if os.environ.get("PIPEPLAN_TRACEBACK") == "1":
+        raise error
+    _discard_stdout()
+    complain(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    return EXIT_BAD_INPUT
 
 
 def _code(error: PipeplanError) -> int:
@@ -86,7 +100,8 @@ def _code(error: PipeplanError) -> int:
 
 def _discard_stdout() -> None:
     """Whoever read our output has gone: what is still buffered must not raise again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(io.UnsupportedOperation):  # A stdout that is no file has nothing to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _confess(error: Exception) -> NoReturn:

@@ -1,10 +1,11 @@
 """What programs read: one JSON document on stdout, whatever the terminal's encoding."""
 
 import json
+import os
 import sys
 from typing import Any
 
-__all__ = ["print_json", "tolerant_stdout"]
+__all__ = ["open_streams", "print_json", "tolerant_stdout"]
 
 
 def print_json(value: Any) -> None:
@@ -18,3 +19,14 @@ def tolerant_stdout() -> None:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
+
+
+def open_streams() -> None:
+    """Give a process that was started without stdout or stderr (`>&-`) one that goes nowhere.
+
+    Python has None for them then, and the next file opened would get their number.
+    """
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115

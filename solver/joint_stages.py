@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.layout import Layout as Geometry
+from pipeplan.solver.geometry import Layout as Geometry
 
 __all__ = ["JointStages"]
 

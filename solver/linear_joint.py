@@ -15,7 +15,7 @@ from pipeplan.core.check import block_sizes
 from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
-from pipeplan.solver.backends.dp.layout import Layout as Geometry
+from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.line import Line
 

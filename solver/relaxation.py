@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout
-from pipeplan.solver.backends.dp.layout import Layout as Geometry
 from pipeplan.solver.cells import Cells, CellSums
+from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 
 __all__ = ["MOST_BLOCKS", "Relaxation", "relax_joint", "windows_of"]

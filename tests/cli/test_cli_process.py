@@ -136,3 +136,53 @@ def test_a_terminal_that_knows_ascii_alone(tmp_path: Path) -> None:
             assert layer == ["caf\u00e9\u4e2d"]
         else:
             assert "caf\\xe9\\u4e2d" in text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("words", [["profiles"], ["--help"], ["show", "--help"]])
+def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pipeplan", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=60,
+            check=False,
+        )
+    assert ran.returncode == 2
+    assert ran.stderr.decode() == "pipeplan: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_was_closed_from_the_start_is_no_accident(closed: str) -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f'"$0" -m pipeplan profiles --json {closed}', sys.executable],
+        capture_output=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert ran.stderr == b""
+
+
+def test_an_interrupt_while_a_command_is_imported_is_one_line() -> None:
+    code = (
+        "import sys\n"
+        "import pipeplan.cli.app as app\n"
+        "def stopped(name):\n"
+        "    raise KeyboardInterrupt\n"
+        "app.import_module = stopped\n"
+        "sys.argv = ['pipeplan', 'show', 'x']\n"
+        "app.main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 130
+    assert ran.stderr.decode() == "pipeplan: interrupted\n"

@@ -13,8 +13,8 @@ import numpy as np
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.solver.arcs import Arc
 from pipeplan.solver.backends.cpsat.variables import Linear, Literal, Variables
-from pipeplan.solver.backends.dp.layout import Layout as Geometry
 from pipeplan.solver.cells import closure_sums
+from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.quantize import TICKS_PER_STEP, Ticks
 from pipeplan.solver.relaxation import Relaxation
 

@@ -20,9 +20,9 @@ from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.backends.dp.clock import Clock
-from pipeplan.solver.backends.dp.layout import Layout, StageGeometry
 from pipeplan.solver.backends.dp.pairs import Pairs
 from pipeplan.solver.backends.dp.pareto import minimal
+from pipeplan.solver.geometry import Layout, StageGeometry
 from pipeplan.solver.ideals import IdealTable
 
 __all__ = ["MOST_BYTES", "JointSearch", "Target", "peak_of"]

@@ -14,8 +14,8 @@ from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import JointSearch, Target
-from pipeplan.solver.backends.dp.layout import Layout
 from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.geometry import Layout
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Progress, ProgressEvent
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.solver.arcs import Arc
-from pipeplan.solver.backends.dp.layout import Layout as Geometry
 from pipeplan.solver.backends.milp.variables import Terms, Variable, Variables
+from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.relaxation import Relaxation
 
 __all__ = ["JointObjective", "NestedObjective", "Objective"]
