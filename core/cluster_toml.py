@@ -55,6 +55,13 @@ def parse_cluster(text: str, path: str | Path) -> Cluster:
         raise ClusterError(
             f"not TOML: {message}", path=path, line=line, text=_line(text, line)
         ) from None
+    except ValueError as fault:  # Python reads no whole number of more than 4300 digits
+        found = re.search(r"[0-9_]{4300,}", text)
+        if found is None:
+            raise ClusterError(f"not TOML: {fault}", path=path) from None
+        line = text.count("\n", 0, found.start()) + 1
+        message = "a number with too many digits"
+        raise ClusterError(message, path=path, line=line, text=_line(text, line)) from None
     except RecursionError:
         raise ClusterError("nested too deeply to be a cluster", path=path) from None
     return _File(text, str(path)).cluster(data)

@@ -165,3 +165,9 @@ def test_show_wants_a_plan(run: Run, chain: Path, tmp_path: Path) -> None:
 def test_compare_wants_backends(run: Run, chain: Path, names: str) -> None:
     ran = run("compare", chain, *GOOD, "--backends", names)
     assert (ran.code, ran.out) == (2, "")
+
+
+def test_a_name_too_long_to_write_is_told_before_the_search(run: Run, chain: Path) -> None:
+    ran = run("solve", chain, *GOOD, "-o", "x" * 300)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be written" in ran.err

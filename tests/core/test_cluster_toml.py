@@ -96,3 +96,11 @@ def test_files(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ClusterError, match="UTF-8"):
         read_cluster(path)
+
+
+def test_a_number_beyond_what_python_reads_names_its_line() -> None:
+    text = f"[[level]]\nchildren = 2\nbandwidth = {'9' * 5000}\n"
+    with pytest.raises(ClusterError, match="too many digits") as caught:
+        parse_cluster(text, "c.toml")
+    assert caught.value.line == 3
+    assert len(str(caught.value)) < 300
