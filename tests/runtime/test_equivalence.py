@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 import torch
 
+from pipeplan.codegen.package import build_package, write_package
+from pipeplan.core.cluster import Cluster
+from pipeplan.core.codec import PlanFile, Provenance
+from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import PipeplanError
+from pipeplan.core.problem import Constraints, Problem
+from pipeplan.models.profiler import profile_model
+from pipeplan.models.profiler.factory import build_model, load_factory
 from pipeplan.models.zoo import FACTORIES
 from pipeplan.runtime.equivalence import TOLERANCES, verify
 from pipeplan.runtime.original import original_and_inputs
 from pipeplan.runtime.package import load_package
+from pipeplan.solver.api import solve
+from pipeplan.solver.options import SolveOptions
 
 TEXT: dict[str, Any] = {"batch": 2, "vocabulary": 19, "width": 8}
 SIZES: dict[str, dict[str, Any]] = {
@@ -50,6 +59,36 @@ def test_stages_equal_the_original(
     original, _ = original_and_inputs(package.factory, package.sizes)
     compared = {x.name for x in verdict.differences if x.kind == "gradient"}
     assert compared == {x for x, _ in original.named_parameters()}
+
+
+@pytest.mark.parametrize("name", sorted(FACTORIES))
+def test_the_whole_way(name: str, tmp_path: Path) -> None:
+    """Profile, solve, generate, verify: the solver's own cuts, wherever they fall."""
+    factory, sizes = FACTORIES[name], SIZES[name]
+    module, inputs = build_model(load_factory(factory), sizes=sizes)
+    graph = profile_model(
+        module, inputs, name=name, estimate="v100", factory=factory, sizes=sizes, date="2000-01-01"
+    )
+    problem = Problem(
+        graph,
+        Cluster.of([3], [1e13]),
+        schedule="1f1b",
+        micro_batches=6,
+        constraints=Constraints(straight=True),
+    )
+    options = SolveOptions(time_limit_s=5.0, gap=0.05)
+    result = solve(problem, "auto", options)
+    plan = result.require_plan()
+    assert len(plan.stages) > 1
+    file = PlanFile(
+        problem,
+        plan,
+        evaluate(problem, plan),
+        Provenance(result.status.value, "auto", "test", result.bound_ms),
+    )
+    write_package(build_package(file), tmp_path / "net", force=False)
+    verdict = verify(load_package(tmp_path / "net"), dtype="float64")
+    assert verdict.failures == ()
 
 
 def test_tied_weights_share_a_stage_and_stay_one(make_package: Callable[..., Path]) -> None:
