@@ -35,6 +35,10 @@ _SAME: Final = 1e-9
 """Relative difference below which two prices are one."""
 
 
+_BUILT_PER_S: Final = 800
+"""Blocks times positions of a model that can be relied on to be built in a second."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One model to solve: find a plan of a layout that costs at most `upper_ms`, the cheapest.
@@ -303,12 +307,18 @@ class _Search:
         while True:
             for layout in list(pending):
                 if layout not in relaxed or relaxed[layout][0] > self.objective * (1 + 1e-4):
-                    relaxed[layout] = (self.objective, self._relax(layout, bounds))
+                    # Late, what the models have had no time for is worth more than a bound.
+                    found = None if self.watch.used(0.5) else self._relax(layout, bounds)
+                    relaxed[layout] = (self.objective, found)
                 if self._met(bounds[layout]):
                     pending.remove(layout)
-            ready = [x for x in pending if self.objective < left_at.get(x, math.inf) * 0.999]
+            ready = [
+                x
+                for x in pending
+                if self.objective < left_at.get(x, math.inf) * 0.999 and self._time_for(x)
+            ]
             share = self.watch.share(len(ready))
-            if not ready or (share is not None and share <= 0.05):
+            if not ready or (share is not None and share <= 0.05) or self.watch.used(0.95):
                 self.limit = Limit.TIME if pending else None
                 return
             layout = min(ready, key=lambda x: (bounds[x], -x.size))
@@ -325,6 +335,11 @@ class _Search:
             elif seconds == share or self.objective >= before * 0.999:
                 left_at[layout] = math.inf if loose and seconds != share else self.objective
 
+    def _time_for(self, layout: Layout) -> bool:
+        """Whether building the layout's model leaves time to solve it."""
+        left = self.watch.share(1)
+        return left is None or len(self.reduced) * layout.size <= left * _BUILT_PER_S
+
     @cached_property
     def sums(self) -> CellSums:
         """What the relaxation knows of cuts, as fine as the number of devices affords."""
@@ -332,7 +347,9 @@ class _Search:
         return cell_sums(self.reduced, 260 if nested else self._joint_cells())
 
     def _joint_cells(self) -> int:
-        return max(50, min(500, 6_000 // self.problem.cluster.devices))
+        fine = max(50, min(500, 6_000 // self.problem.cluster.devices))
+        # Each cell costs minimum cuts in the graph: coarser where that is large.
+        return max(24, min(fine, 100_000 // len(self.reduced)))
 
     def _met(self, bound: float) -> bool:
         """Whether a bound is as high as the best plan, or as near as was asked for."""
@@ -396,6 +413,11 @@ class _Search:
     def _price(self) -> None:
         """The model's own figure for the best plan, where it came from elsewhere."""
         if self.plan is None or self.claimed is not None:
+            return
+        if self.watch.over:
+            # A model takes seconds to build; the plan stands by the price of core.cost alone.
+            self.claimed = self.objective
+            self.notes.append(f"{self.engine.name} had no time to price the plan by its own model")
             return
         for layout in layouts_of(self.problem):
             if self._own(layout) is not None and self.engine.fits(self.reduced, layout):

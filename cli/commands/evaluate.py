@@ -56,6 +56,16 @@ def command(
     optimum: Annotated[
         bool, typer.Option("--optimum/--no-optimum", help="Whether to compare with the best plan.")
     ] = True,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the plan, if it is valid, as a plan file to simulate, generate or report.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the plan file.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
     ] = False,
@@ -70,11 +80,18 @@ def command(
     """
     from pipeplan.cli.answer import given_file
     from pipeplan.cli.errors import EXIT_FALSE
+    from pipeplan.cli.inputs import writable
     from pipeplan.cli.output import print_json
+    from pipeplan.core.codec import plan_to_dict
+    from pipeplan.core.jsontext import dump_json, write_text
 
+    if output is not None:
+        writable(output, force=force)
     problem, brought = _brought(question, profile, stages, plan, rank_map)
     file = given_file(problem, brought)
     broken = _broken(problem, brought)
+    if output is not None and not broken:
+        write_text(output, dump_json(plan_to_dict(file)), force=force)
     best, missing = _optimum(problem, backend, search) if optimum else (None, "")
     if as_json:
         print_json(_document(file, broken, best, missing))

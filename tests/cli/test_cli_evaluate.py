@@ -215,3 +215,19 @@ def test_without_an_optimum_a_plan_still_has_its_price(
     document = json.loads(run("evaluate", chain, *CLUSTER, "--stages", "0-4:1", "--json").out)
     assert document["no_optimum"] == "more than 7 ideals"
     assert document["objective_ms"] == pytest.approx(82.0)
+
+
+def test_a_plan_that_was_brought_can_be_kept(run: Run, chain: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mine.json"
+    where = ("-n", "4", "-b", "1GB/s", "--no-optimum")
+    ran = run("evaluate", chain, *where, "--stages", "0-2:3", "3-4:1", "-o", target)
+    assert ran.code == 0, ran.err
+    shown = run("show", target)
+    assert shown.code == 0, shown.err
+    assert "stage 0 x3" in shown.out
+    # Not over another file, and not at all where it breaks a limit.
+    assert run("evaluate", chain, *where, "--stages", "0-4:4", "-o", target).code == 2
+    other = tmp_path / "other.json"
+    ran = run("evaluate", chain, *where, "--memory", "1kB", "--stages", "0-4:4", "-o", other)
+    assert ran.code == 1
+    assert not other.exists()

@@ -48,6 +48,8 @@ OPTIONS = {
         "--rank-map",
         "--backend",
         "--optimum/--no-optimum",
+        "-o --output",
+        "--force",
         "--json",
     },
     "compare": QUESTION | SEARCH | {"--backends", "--json"},

@@ -18,6 +18,7 @@ from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.quantize import Ticks
 from pipeplan.solver.reduce import ReducedGraph
+from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["CpsatEngine", "solve_cpsat"]
 
@@ -68,6 +69,7 @@ class CpsatEngine:
 
     def improve(self, task: Task, progress: Progress | None) -> Finding:
         """Minimise the period, or the batch time of a synchronous joint plan."""
+        watch = Stopwatch(task.seconds)
         built = self._timed(task)
         if built is None:
             return Finding(complete=True, bound_ms=task.upper_ms)
@@ -75,6 +77,10 @@ class CpsatEngine:
             raise BackendBugError("a plan does not fit the layout that it was found for")
         solver = _solver(task)
         solver.parameters.relative_gap_limit = task.options.gap
+        left = watch.share(1)
+        if left is not None:
+            # Building a large model takes its part of the time.
+            solver.parameters.max_time_in_seconds = max(0.05, left)
         status, interrupted = _run(solver, built, task, _reporter(built, progress))
         return self._finding(built, solver, status, interrupted, task)
 
@@ -176,6 +182,9 @@ class CpsatEngine:
         claimed = solver.objective_value * ticks.step_ms if found else None
         if status == cp_model.INFEASIBLE:
             bound = task.upper_ms - rounding - error
+        elif status == cp_model.UNKNOWN and interrupted:
+            # Stopped before it answered at all: there is no response to ask for a bound.
+            bound = task.lower_ms
         else:
             bound = solver.best_objective_bound * ticks.step_ms - rounding - error
         reference = claimed or task.upper_ms
