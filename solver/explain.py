@@ -8,7 +8,7 @@ from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes
 from pipeplan.solver.stopwatch import Stopwatch
 
-__all__ = ["explain"]
+__all__ = ["does_not_fit", "explain", "would_do"]
 
 Feasible = Callable[[Problem], bool | None]
 LeastMemory = Callable[[Problem], tuple[int | None, bool]]
@@ -22,18 +22,27 @@ def explain(
     limit = problem.cluster.memory_bytes
     free = replace(problem, cluster=replace(problem.cluster, memory_bytes=None))
     if limit is not None and feasible(free) is not False:
-        head = f"no plan fits {format_bytes(limit)} ({limit} bytes) a device"
+        head = does_not_fit(limit)
         least, proven = (None, False) if watch.over else least_memory(free)
         if least is None:
             return f"{head}; what would do was not found out in time", None
         if not proven:
             return f"{head}; {format_bytes(least)} ({least} bytes) a device would do", None
-        return (
-            f"{head}; the smallest memory that would do is {format_bytes(least)} ({least} bytes) "
-            "a device",
-            least,
-        )
+        return would_do(limit, least), least
     return f"these demands contradict each other: {_conflict(free, feasible, watch)}", None
+
+
+def does_not_fit(limit: int) -> str:
+    """No plan fits a device memory of `limit` bytes, in words."""
+    return f"no plan fits {format_bytes(limit)} ({limit} bytes) a device"
+
+
+def would_do(limit: int, least: int) -> str:
+    """The same, with the smallest memory in bytes that would do."""
+    return (
+        f"{does_not_fit(limit)}; the smallest memory that would do is {format_bytes(least)} "
+        f"({least} bytes) a device"
+    )
 
 
 def _conflict(problem: Problem, feasible: Feasible, watch: Stopwatch) -> str:

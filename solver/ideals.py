@@ -16,12 +16,12 @@ import numpy.typing as npt
 from pipeplan.core.errors import TooLargeError
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["MAX_IDEALS", "IdealTable", "enumerate_ideals", "table_of"]
+__all__ = ["MAX_IDEALS", "TICKS", "IdealTable", "enumerate_ideals", "table_of"]
 
 MAX_IDEALS: Final = 300_000
 """Stated limit of the dp backend; Inception-v3 has 221,564, NASNet-mobile 1.6e11."""
 
-_TICKS: Final = 2**50
+TICKS: Final = 2**50
 """Ticks that the whole graph's compute is divided into: rounding errs by 2**-51 per layer, and sums
 stay exact in int64 and in float64."""
 
@@ -150,7 +150,7 @@ def table_of(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
         return out
 
     whole = sum(reduced.compute_ms)
-    scale = _TICKS / whole if whole > 0 else 0.0
+    scale = TICKS / whole if whole > 0 else 0.0
     ticks = total([round(x * scale) for x in reduced.compute_ms])
     cut = np.zeros(count, dtype=np.int64)
     for tensor in reduced.tensors:

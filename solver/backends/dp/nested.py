@@ -6,11 +6,11 @@ from pipeplan.core.errors import ProblemError, TooLargeError
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import NestedStage, nested_plan
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes
 from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import MOST_BYTES
 from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
 from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
+from pipeplan.solver.explain import does_not_fit, would_do
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Outcome
 from pipeplan.solver.result import Stats, Status
@@ -82,13 +82,7 @@ def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome
             )
     elif smallest >= MOST_BYTES:
         smallest = None
-        why = (
-            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; what would do is more "
-            "than any device has (2**62 bytes)"
-        )
+        why = f"{does_not_fit(limit)}; what would do is more than any device has (2**62 bytes)"
     else:
-        why = (
-            f"no plan fits {format_bytes(limit)} ({limit} bytes) a device; the smallest memory "
-            f"that would do is {format_bytes(smallest)} ({smallest} bytes) a device"
-        )
+        why = would_do(limit, smallest)
     return Outcome(Status.INFEASIBLE, stats, explanation=why, smallest_memory_bytes=smallest)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from pipeplan.core.errors import ProblemError, TooLargeError
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.nested_cost import PipedreamGraph
+from pipeplan.solver.ideals import TICKS
 
 __all__ = ["PipedreamStates", "pipedream_states"]
 
 Matrix = npt.NDArray[np.float64]
 _MAX_STATES: Final = 2000
-_TICKS: Final = 2**50  # as in solver.ideals: sums do not depend on their order
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def pipedream_states(graph: LayerGraph) -> PipedreamStates:
     inside = np.unpackbits(raw.reshape(len(masks), words), axis=1, bitorder="little")
     inside = inside[:, : len(graph)].astype(np.int64)
     total_ms = graph.total_compute_ms
-    scale = _TICKS / total_ms if total_ms > 0 else 0.0
+    scale = TICKS / total_ms if total_ms > 0 else 0.0
     ticks = inside @ np.array([round(x.compute_ms * scale) for x in graph.layers], dtype=np.int64)
     size = inside.sum(axis=1)
     order = np.lexsort([np.arange(len(masks)), size, ticks])
