@@ -1,4 +1,4 @@
-"""Progress of a long solve: one line on stderr, only where someone is watching."""
+"""Progress on stderr: of a long solve only where someone is watching, of a run of many always."""
 
 import sys
 import threading
@@ -10,10 +10,15 @@ from typing import Final
 from pipeplan.core.units import format_ms
 from pipeplan.solver.outcome import Progress, ProgressEvent
 
-__all__ = ["counting", "progress_text", "reporting"]
+__all__ = ["announce", "counting", "progress_text", "reporting"]
 
 _DELAY_S: Final = 1.0
 """What takes less needs no progress line."""
+
+
+def announce(text: str) -> None:
+    """One line on stderr about a long run, whoever reads it."""
+    print("".join(x if x.isprintable() else "?" for x in text), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -148,15 +148,15 @@ class Question:
         typer.Option("--use_fewer_machines", help="Cost model pipedream may leave machines idle."),
     ] = False
 
-    def problem(self, graph: LayerGraph) -> Problem:
-        """The problem these flags pose for a graph.
+    def problem(self, graph: LayerGraph, cluster: Cluster | None = None) -> Problem:
+        """The problem these flags pose for a graph, on their own cluster or on the one given.
 
         Raises ClusterError, ProblemError or PipeplanError naming the flag or figure at fault.
         """
         scope, cost_model = self._scope()
         return Problem(
             graph=graph,
-            cluster=self.described_cluster(),
+            cluster=cluster or self.described_cluster(),
             scope=scope,
             cost_model=cost_model,
             schedule=self.schedule,
@@ -178,18 +178,26 @@ class Question:
             )
         return ()
 
+    @property
+    def names_cluster(self) -> bool:
+        """Whether any flag describes levels."""
+        return not (self.cluster is None and self.children is None and self.bandwidths is None)
+
+    def limited(self, cluster: Cluster) -> Cluster:
+        """A cluster with --memory and --duplex on top of its own."""
+        memory = self._memory()
+        return Cluster(
+            cluster.levels,
+            cluster.memory_bytes if memory is None else memory,
+            self.duplex or cluster.duplex,
+        )
+
     def described_cluster(self) -> Cluster:
         """The cluster of --cluster or of -n and -b, with --memory and --duplex on top."""
-        memory = self._memory()
         if self.cluster is not None:
             if self.children is not None or self.bandwidths is not None:
                 raise ClusterError("--cluster describes the cluster whole: leave out -n and -b")
-            found = read_cluster(self.cluster)
-            return Cluster(
-                found.levels,
-                found.memory_bytes if memory is None else memory,
-                self.duplex or found.duplex,
-            )
+            return self.limited(read_cluster(self.cluster))
         if self.children is None or self.bandwidths is None:
             missing = "-b" if self.children is not None else "-n"
             raise ClusterError(
@@ -198,7 +206,7 @@ class Question:
             )
         counts = [_count(x) for x in split_values(self.children)]
         rates = [parse_rate(x) for x in split_values(self.bandwidths)]
-        return Cluster.of(counts, rates, memory_bytes=memory, duplex=self.duplex or "full")
+        return self.limited(Cluster.of(counts, rates))
 
     def _memory(self) -> int | None:
         if self.use_memory_constraint and self.memory_size is None:

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from pipeplan.cli.progress import reporting
+from pipeplan.core.errors import ProblemError, shown
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import parse_duration_s
-from pipeplan.solver.options import BackendName, SolveOptions
+from pipeplan.solver.options import BACKENDS, BackendName, SolveOptions
 from pipeplan.solver.result import SolveResult
 
-__all__ = ["Search", "find"]
+__all__ = ["Search", "backends_named", "find"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,19 @@ class Search:
             gap=self.gap,
             log=self.log,
         )
+
+
+def backends_named(text: str) -> tuple[BackendName, ...]:
+    """The backends of --backends A,B; raises ProblemError for what is none, or named twice."""
+    asked = [x.strip() for x in text.split(",") if x.strip()]
+    for name in asked:
+        if name not in BACKENDS:
+            raise ProblemError(
+                f"there is no backend {shown(name)}; choose from {', '.join(BACKENDS)}"
+            )
+    if len(set(asked)) != len(asked) or not asked:
+        raise ProblemError(f"--backends {shown(text)}: name each backend once")
+    return tuple(x for name in asked for x in BACKENDS if x == name)
 
 
 def find(problem: Problem, backend: BackendName, search: Search) -> SolveResult:

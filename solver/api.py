@@ -87,4 +87,4 @@ def _beyond_dp(
         # Neither knows the problem: the first refusal says why, and what to ask instead.
         raise refusal from None
     notes = (*outcome.stats.notes, f"dp: {refusal}")
-    return replace(outcome, stats=replace(outcome.stats, notes=notes))
+    return replace(outcome, stats=replace(outcome.stats, seconds=watch.seconds, notes=notes))

@@ -17,11 +17,15 @@ TOLERANCE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one backend said: a result, or the message of the error that it ended with."""
+    """What one backend said: a result, or the message of the error that it ended with.
+
+    `faulty` marks the error of a backend whose claim did not hold when it was checked.
+    """
 
     backend: str
     result: SolveResult | None
     error: str = ""
+    faulty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,10 @@ def crosscheck(claims: Sequence[Claim], tolerance: float = TOLERANCE) -> Verdict
 
     A plan contradicts a claim of infeasibility, and a bound above its objective. Two proven optima
     must be equal. FEASIBLE and NO_SOLUTION say nothing final, so that only their bounds and plans
-    count. `tolerance` is relative.
+    count. A claim that did not hold when it was checked is a contradiction by itself. `tolerance`
+    is relative.
     """
-    found: list[str] = []
+    found = [f"{claim.backend} is at fault: {claim.error}" for claim in claims if claim.faulty]
     for a, b in combinations(claims, 2):
         if a.result is not None and b.result is not None:
             found += _against(a.backend, a.result, b.backend, b.result, tolerance)

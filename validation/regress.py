@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from pipeplan.core.errors import (
     BackendBugError,
@@ -17,15 +17,24 @@ from pipeplan.core.problem import Problem
 from pipeplan.core.problem_codec import problem_from_dict, problem_to_dict
 from pipeplan.core.units import format_ms
 from pipeplan.models.formats import read_profile
-from pipeplan.solver.api import solve
-from pipeplan.solver.options import BackendName, SolveOptions
+from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import SolveResult, Status
+from pipeplan.validation.comparison import Find, uninterrupted
 from pipeplan.validation.reference_files import Record, ReferenceFile, plan_digest
 from pipeplan.validation.suite import reference_problems
 
-__all__ = ["Finding", "Verdict", "compare", "question_words", "record_answers", "regress"]
+__all__ = [
+    "VERDICTS",
+    "Finding",
+    "Verdict",
+    "compare",
+    "question_words",
+    "record_answers",
+    "regress",
+]
 
 Verdict = Literal["same", "tie", "unfinished", "cannot", "different"]
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 _QUANTISED: Final = 1e-4
 """How far a backend with integer ticks may be above an optimum that it calls proven."""
@@ -62,9 +71,12 @@ def question_words(record: Record) -> str:
 def regress(
     files: Iterable[tuple[Path, ReferenceFile]],
     backends: Sequence[BackendName],
-    options: SolveOptions,
+    find: Find,
 ) -> Iterator[Finding]:
-    """Check every record; yields as it goes."""
+    """Check every record; yields as it goes.
+
+    `find` solves. Raises KeyboardInterrupt where Ctrl-C ended one of its searches.
+    """
     for path, file in files:
         graph = read_profile(_source(path, file.instance)).graph
         if graph.digest != file.profile_digest:
@@ -79,7 +91,7 @@ def regress(
         for record in file.records:
             problem = problem_from_dict(dict(record.question), graph)
             for backend in backends:
-                yield _checked(file.instance, problem, record, backend, options)
+                yield _checked(file.instance, problem, record, backend, find)
 
 
 def _source(path: Path, instance: str) -> str | Path:
@@ -89,10 +101,10 @@ def _source(path: Path, instance: str) -> str | Path:
 
 
 def _checked(
-    instance: str, problem: Problem, record: Record, backend: BackendName, options: SolveOptions
+    instance: str, problem: Problem, record: Record, backend: BackendName, find: Find
 ) -> Finding:
     try:
-        found = solve(problem, backend, options)
+        found = uninterrupted(find(problem, backend))
     except (ProblemError, BackendUnavailableError) as refusal:
         verdict: Verdict = "cannot"
         text = str(refusal)
@@ -138,12 +150,13 @@ def compare(graph: LayerGraph, record: Record, found: SolveResult) -> tuple[Verd
 
 
 def record_answers(
-    instance: str, graph: LayerGraph, options: SolveOptions, old: ReferenceFile | None, date: str
+    instance: str, graph: LayerGraph, find: Find, old: ReferenceFile | None, date: str
 ) -> tuple[ReferenceFile, list[str]]:
     """The references of a profile as they would be recorded now, and what changes, in words.
 
-    A record that still holds is kept as it is, date included. Questions that nobody can answer
-    within the limit are left out, and said.
+    `find` solves. A record that still holds is kept as it is, date included. Questions that nobody
+    can answer within the limit are left out, and said. Raises KeyboardInterrupt where Ctrl-C ended
+    a search.
     """
     kept = {}
     if old is not None and old.profile_digest == graph.digest:
@@ -156,15 +169,18 @@ def record_answers(
         asked = problem_to_dict(problem)
         before = kept.pop(_key_of(asked), None)
         try:
-            found = solve(problem, "auto", options)
+            found = uninterrupted(find(problem, "auto"))
         except PipeplanError as refusal:
-            changes.append(f"{asked['scope']} {asked['cost_model']}: not recorded: {refusal}")
+            # No answer refutes nothing: what was known stays known.
+            changes.append(f"{asked['scope']} {asked['cost_model']}: not answered: {refusal}")
+            records += [] if before is None else [before]
             continue
-        if before is not None and compare(graph, before, found)[0] in ("same", "tie"):
+        if before is not None and _holds(graph, before, found):
             records.append(before)
             continue
         if found.status is Status.NO_SOLUTION:
             changes.append(f"{asked['scope']} {asked['cost_model']}: nothing found in the limit")
+            records += [] if before is None else [before]
             continue
         after = Record(
             question=asked,
@@ -183,6 +199,12 @@ def record_answers(
         records.append(after)
     changes += [f"{question_words(x)}: {_answer(x)} -> no longer asked" for x in kept.values()]
     return ReferenceFile(instance, graph.digest, tuple(records)), changes
+
+
+def _holds(graph: LayerGraph, before: Record, found: SolveResult) -> bool:
+    """Whether a record says all that the answer says."""
+    proven_now = found.status is Status.OPTIMAL and before.status == "FEASIBLE"
+    return not proven_now and compare(graph, before, found)[0] in ("same", "tie")
 
 
 def _better_known(before: Record, after: Record) -> bool:

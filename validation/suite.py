@@ -8,8 +8,16 @@ from pipeplan.core.cluster import Cluster
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import SCHEDULES, Schedule, is_synchronous
+from pipeplan.core.units import format_bytes, format_rate
 
-__all__ = ["CLUSTERS", "MICRO_BATCHES", "NamedCluster", "reference_problems", "scheduled_problems"]
+__all__ = [
+    "CLUSTERS",
+    "MICRO_BATCHES",
+    "NamedCluster",
+    "named",
+    "reference_problems",
+    "scheduled_problems",
+]
 
 MICRO_BATCHES: Final = 32
 """Micro-batches a batch of the synchronous questions."""
@@ -21,6 +29,19 @@ class NamedCluster:
 
     name: str
     cluster: Cluster
+
+
+def named(cluster: Cluster, name: str | None = None) -> NamedCluster:
+    """A cluster under a short name: 8,2 at 10 GB/s and 1.25 GB/s, or `name`, and what it limits."""
+    if name is None:
+        children = ",".join(str(level.children) for level in cluster.levels)
+        rates = [format_rate(level.bandwidth_bytes_per_s) for level in cluster.levels]
+        name = f"{children} at {' and '.join(rates)}"
+    if cluster.memory_bytes is not None:
+        name += f", {format_bytes(cluster.memory_bytes)} a GPU"
+    if cluster.duplex == "half":
+        name += ", half duplex"
+    return NamedCluster(name, cluster)
 
 
 CLUSTERS: Final = (

@@ -1,16 +1,19 @@
 """`pipeplan regress`: today's answers against recorded ones."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from pipeplan.solver.options import BackendName, SolveOptions
+    from pipeplan.core.problem import Problem
+    from pipeplan.solver.options import BackendName
+    from pipeplan.solver.result import SolveResult
+    from pipeplan.validation.comparison import Find
     from pipeplan.validation.reference_files import ReferenceFile
-    from pipeplan.validation.regress import Finding
+    from pipeplan.validation.regress import Finding, Verdict
 
 __all__ = ["command"]
 
@@ -32,7 +35,7 @@ def command(
     ] = None,
     time_limit: Annotated[
         str, typer.Option("--time-limit", metavar="TIME", help="Of each search.")
-    ] = "20s",
+    ] = "5s",
     update: Annotated[
         bool, typer.Option("--update", help="Record today's answers, and print what changes.")
     ] = False,
@@ -42,32 +45,53 @@ def command(
 ) -> None:
     """Compare with recorded answers; exit code 1 where one differs.
 
-    Every backend must meet every reference: the objective where it proves one, bounds that do not
-    contradict where a limit stops it. Only --update writes.
+    Every backend must meet every reference: the objective where it proves one; where a limit stops
+    it, plan and bound must not contradict the record, and it is named and counted as unfinished.
+    Only --update writes.
     """
     from pipeplan.cli.errors import EXIT_FALSE
     from pipeplan.cli.output import print_json
-    from pipeplan.core.units import parse_duration_s
-    from pipeplan.solver.options import SolveOptions
+    from pipeplan.cli.search import Search, backends_named, find
     from pipeplan.validation.regress import regress
 
-    options = SolveOptions(time_limit_s=parse_duration_s(time_limit))
+    search = Search(time_limit=time_limit)
+    search.options()  # What is wrong with the limit is not a finding.
     wanted = () if only is None else tuple(only.split(","))
-    names = _backends(backends)
+    names = backends_named(backends)
+
+    def ask(problem: "Problem", backend: "BackendName") -> "SolveResult":
+        return find(problem, backend, search)
+
     if update:
-        _update(folder, wanted, options)
+        _update(folder, wanted, ask)
         return
-    findings = []
-    for finding in regress(_references(folder, wanted), names, options):
-        findings.append(finding)
-        if not as_json and finding.verdict in ("different", "unfinished"):
-            _print(finding)
-    counts = {
-        kind: sum(x.verdict == kind for x in findings)
-        for kind in ("same", "tie", "unfinished", "cannot", "different")
-    }
-    if as_json:
-        rows = [
+    findings: list[Finding] = []
+    try:
+        for finding in regress(_references(folder, wanted), names, ask):
+            findings.append(finding)
+            if not as_json and finding.verdict in ("different", "unfinished"):
+                _print(finding)
+    finally:  # Ctrl-C too: what was checked is counted.
+        if as_json:
+            print_json(_document(findings))
+        elif findings:
+            _summarise(findings)
+    if any(x.verdict == "different" for x in findings):
+        raise typer.Exit(EXIT_FALSE)
+
+
+def _counts(findings: "Iterable[Finding]") -> "dict[Verdict, int]":
+    from pipeplan.validation.regress import VERDICTS
+
+    found = [x.verdict for x in findings]
+    return {verdict: found.count(verdict) for verdict in VERDICTS}
+
+
+def _document(findings: "list[Finding]") -> dict[str, Any]:
+    return {
+        "counts": _counts(findings),
+        "backends": {name: _counts(group) for name, group in _by_backend(findings).items()},
+        "findings": [
             {
                 "instance": x.instance,
                 "question": x.question,
@@ -76,31 +100,32 @@ def command(
                 "text": x.text,
             }
             for x in findings
-        ]
-        print_json({"counts": counts, "findings": rows})
-    else:
-        typer.echo(
-            f"{len(findings)} checks: {counts['same']} the same, {counts['tie']} another plan of "
-            f"the same price, {counts['unfinished']} stopped by the limit, {counts['cannot']} not "
-            f"taken by the backend, {counts['different']} different"
-        )
-    if counts["different"]:
-        raise typer.Exit(EXIT_FALSE)
+        ],
+    }
 
 
-def _backends(text: str) -> "tuple[BackendName, ...]":
-    from typing import cast
+def _by_backend(findings: "list[Finding]") -> "dict[str, list[Finding]]":
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.backend, []).append(finding)
+    return groups
 
-    from pipeplan.core.errors import PipeplanError
-    from pipeplan.solver.options import BACKENDS
 
-    names = tuple(x.strip() for x in text.split(","))
-    for name in names:
-        if name not in BACKENDS:
-            raise PipeplanError(
-                f"there is no backend {name[:40]!r}; choose from {', '.join(BACKENDS)}"
-            )
-    return cast("tuple[BackendName, ...]", names)
+def _summarise(findings: "list[Finding]") -> None:
+    groups = _by_backend(findings)
+    if len(groups) > 1:
+        for name, group in groups.items():
+            typer.echo(f"{name}: {_sentence(group)}")
+    typer.echo(_sentence(findings))
+
+
+def _sentence(findings: "list[Finding]") -> str:
+    counts = _counts(findings)
+    return (
+        f"{len(findings)} checks: {counts['same']} the same, {counts['tie']} another plan of the "
+        f"same price, {counts['unfinished']} stopped by the limit, {counts['cannot']} not taken by "
+        f"the backend, {counts['different']} different"
+    )
 
 
 def _references(
@@ -131,7 +156,7 @@ def _print(finding: "Finding") -> None:
     typer.echo(plain(line + finding.text).plain)
 
 
-def _update(folder: Path | None, only: tuple[str, ...], options: "SolveOptions") -> None:
+def _update(folder: Path | None, only: tuple[str, ...], find: "Find") -> None:
     """Answer the questions of every packaged profile again, and write the files that change."""
     import datetime
 
@@ -159,7 +184,7 @@ def _update(folder: Path | None, only: tuple[str, ...], options: "SolveOptions")
         path = place / f"{name}.json"
         old = read_references(path) if path.exists() else None
         graph = read_profile(name).graph
-        new, changes = record_answers(name, graph, options, old, today)
+        new, changes = record_answers(name, graph, find, old, today)
         for change in changes:
             typer.echo(f"{name}: {change}")
         if new != old and new.records:

@@ -1,6 +1,7 @@
 """The table of `compare`: one row a backend."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import RenderableType
@@ -12,7 +13,7 @@ from pipeplan.cli.render.words import milliseconds, percent, plural
 from pipeplan.core.codec import gap
 from pipeplan.validation.crosscheck import Claim, Verdict
 
-__all__ = ["comparison"]
+__all__ = ["Figures", "claim_figures", "comparison"]
 
 
 def comparison(title: str, claims: Sequence[Claim], verdict: Verdict) -> Iterator[RenderableType]:
@@ -40,21 +41,43 @@ def comparison(title: str, claims: Sequence[Claim], verdict: Verdict) -> Iterato
         yield Text("Nothing to compare: fewer than two backends answered.")
 
 
-def _row(claim: Claim) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A claim as the cells of a table; - where there is nothing to say."""
+
+    status: str
+    objective_ms: str
+    bound_ms: str
+    gap: str
+    seconds: str
+
+
+def claim_figures(claim: Claim) -> Figures:
+    """The cells of a claim; what stopped a search stands behind its status."""
     result = claim.result
     if result is None:
-        return [claim.backend, "error", *["-"] * 6]
+        return Figures("error", "-", "-", "-", "-")
     objective, bound = result.objective_ms, result.bound_ms
     far = None if objective is None else gap(objective, bound)
-    stats = result.stats
-    status = result.status.value + ("" if result.limit is None else f"\n({result.limit.value})")
+    return Figures(
+        status=result.status.value + ("" if result.limit is None else f" ({result.limit.value})"),
+        objective_ms="-" if objective is None else f"{objective:.6f}",
+        bound_ms="-" if bound is None else f"{bound:.6f}",
+        gap="-" if far is None else percent(far),
+        seconds=milliseconds(result.stats.seconds),
+    )
+
+
+def _row(claim: Claim) -> list[str]:
+    figures = claim_figures(claim)
+    stats = None if claim.result is None else claim.result.stats
     return [
         claim.backend,
-        status,
-        "-" if objective is None else f"{objective:.6f}",
-        "-" if bound is None else f"{bound:.6f}",
-        "-" if far is None else percent(far),
-        milliseconds(stats.seconds),
-        "-" if stats.variables is None else str(stats.variables),
-        "-" if stats.constraints is None else str(stats.constraints),
+        figures.status.replace(" ", "\n"),
+        figures.objective_ms,
+        figures.bound_ms,
+        figures.gap,
+        figures.seconds,
+        "-" if stats is None or stats.variables is None else str(stats.variables),
+        "-" if stats is None or stats.constraints is None else str(stats.constraints),
     ]

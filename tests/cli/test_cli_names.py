@@ -52,7 +52,7 @@ OPTIONS = {
         "--force",
         "--json",
     },
-    "compare": QUESTION | SEARCH | {"--backends", "--json"},
+    "compare": QUESTION | SEARCH | {"--suite", "--backends", "--json", "--markdown"},
     "generate": {"-o --output", "--force"},
     "verify": {"--dtype", "--seed", "--each"},
     "run": {

@@ -10,17 +10,20 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeplan.cli.app import app
+from pipeplan.core.errors import BackendBugError, TooLargeError
 from pipeplan.core.graph import LayerGraph
+from pipeplan.core.problem import Problem
 from pipeplan.core.problem_codec import problem_from_dict
 from pipeplan.models.formats import read_profile
 from pipeplan.models.profiles import packaged_names
 from pipeplan.solver.api import solve
-from pipeplan.solver.options import SolveOptions
-from pipeplan.solver.result import SolveResult, Stats, Status
+from pipeplan.solver.options import BackendName, SolveOptions
+from pipeplan.solver.result import Limit, SolveResult, Stats, Status
 from pipeplan.validation.pipedream_records import read_pipedream_records
 from pipeplan.validation.reference_files import (
     Record,
     ReferenceError,
+    ReferenceFile,
     dump_references,
     packaged_folder,
     read_references,
@@ -29,11 +32,17 @@ from pipeplan.validation.regress import compare, record_answers, regress
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 SMALL = "resnet18"
+QUICK = ("alexnet", "gpt_tied", "resnet18", "resnet50", "seq2seq", "unet", "vgg16")
+"""Profiles with ideals so few that dp needs a blink for most of their records."""
 
 
 def run(*args: object) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["regress", *map(str, args)])
     return result.exit_code, result.output
+
+
+def find(problem: Problem, backend: BackendName) -> SolveResult:
+    return solve(problem, backend, SolveOptions(time_limit_s=60))
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +84,45 @@ def test_the_recorded_answers_are_given_again(folder: Path) -> None:
     assert "3 checks: 3 the same" in out
 
 
+def quick_records(name: str) -> list[tuple[Path, ReferenceFile]]:
+    """A profile's records, but for joint plans of several servers: those take a second or more."""
+    path = packaged_folder() / f"{name}.json"
+    file = read_references(path)
+    quick = tuple(
+        x
+        for x in file.records
+        if x.question["scope"] == "nested" or len(x.question["cluster"]["levels"]) == 1
+    )
+    assert len(quick) == len(file.records) - 1
+    return [(path, replace(file, records=quick))]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_dp_gives_the_packaged_answers_again(name: str) -> None:
+    for finding in regress(quick_records(name), ("dp",), solve):
+        assert finding.verdict == "same", finding
+
+
+@pytest.mark.parametrize("name", ["alexnet", "gpt_tied"])
+def test_cpsat_and_milp_give_packaged_answers_again(name: str) -> None:
+    ((path, file),) = quick_records(name)
+    native = tuple(x for x in file.records if x.question["cost_model"] != "pipedream")
+    for finding in regress([(path, replace(file, records=native))], ("cpsat", "milp"), solve):
+        assert finding.verdict in ("same", "tie"), finding
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(packaged_folder().glob("*.json")), ids=lambda x: x.stem)
+def test_no_backend_contradicts_a_packaged_answer(path: Path) -> None:
+    def hurried(problem: Problem, backend: BackendName) -> SolveResult:
+        return solve(problem, backend, SolveOptions(time_limit_s=10))
+
+    file = read_references(path)
+    findings = list(regress([(path, file)], ("dp", "cpsat", "milp"), hurried))
+    assert len(findings) == 3 * len(file.records)
+    assert [x for x in findings if x.verdict == "different"] == []
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -108,8 +156,10 @@ def test_a_changed_profile_is_a_regression(folder: Path) -> None:
     assert "the profile is sha256:" in out
 
 
-def result(status: Status, objective: float | None, bound: float | None) -> SolveResult:
-    return SolveResult(status, Stats("test", 0.0), None, objective, bound)
+def result(
+    status: Status, objective: float | None, bound: float | None, limit: Limit | None = None
+) -> SolveResult:
+    return SolveResult(status, Stats("test", 0.0), None, objective, bound, limit)
 
 
 def test_what_a_limit_stopped_must_not_contradict(graph: LayerGraph) -> None:
@@ -138,15 +188,112 @@ def test_update_keeps_what_holds_and_says_what_changes(
     old = read_references(path)
     asked = [problem_from_dict(dict(x.question), graph) for x in old.records]
     monkeypatch.setattr("pipeplan.validation.regress.reference_problems", lambda _: iter(asked))
-    options = SolveOptions(time_limit_s=60)
-    same, changes = record_answers(SMALL, graph, options, old, "2030-01-01")
+    same, changes = record_answers(SMALL, graph, find, old, "2030-01-01")
     assert (same, changes) == (old, [])
     wrong = replace(old, records=(replace(old.records[0], objective_ms=1.0, bound_ms=1.0),))
-    new, changes = record_answers(SMALL, graph, options, wrong, "2030-01-01")
+    new, changes = record_answers(SMALL, graph, find, wrong, "2030-01-01")
     assert new.records[0].objective_ms == old.records[0].objective_ms
     assert [x.date for x in new.records] == ["2030-01-01"] * 3
     assert "OPTIMAL 1.0 ms, bound 1.0 -> OPTIMAL" in changes[0]
     assert "not recorded -> OPTIMAL" in changes[1]
+
+
+def asked_first(folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch) -> ReferenceFile:
+    """The first record alone, as the only question that is recorded."""
+    old = read_references(folder / f"{SMALL}.json")
+    problem = problem_from_dict(dict(old.records[0].question), graph)
+    monkeypatch.setattr("pipeplan.validation.regress.reference_problems", lambda _: iter([problem]))
+    return replace(old, records=old.records[:1])
+
+
+def test_update_keeps_what_a_search_could_not_answer(
+    folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = asked_first(folder, graph, monkeypatch)
+
+    def refuses(problem: Problem, backend: BackendName) -> SolveResult:
+        raise TooLargeError("too large for this machine")
+
+    def finds_nothing(problem: Problem, backend: BackendName) -> SolveResult:
+        return result(Status.NO_SOLUTION, None, None, Limit.TIME)
+
+    for search, words in ((refuses, "too large for this machine"), (finds_nothing, "in the limit")):
+        new, changes = record_answers(SMALL, graph, search, old, "2030-01-01")
+        assert new == old
+        assert len(changes) == 1
+        assert words in changes[0]
+
+
+def test_update_records_a_proof_that_was_missing(
+    folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = asked_first(folder, graph, monkeypatch)
+    (proven,) = old.records
+    assert proven.objective_ms is not None
+    weaker = replace(proven, status="FEASIBLE", bound_ms=proven.objective_ms / 2)
+    new, changes = record_answers(SMALL, graph, find, replace(old, records=(weaker,)), "2030-01-01")
+    assert new.records == (replace(proven, date="2030-01-01"),)
+    assert "FEASIBLE" in changes[0]
+
+
+def test_an_interrupted_search_ends_the_run_and_records_nothing(
+    folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = asked_first(folder, graph, monkeypatch)
+
+    def stopped(problem: Problem, backend: BackendName) -> SolveResult:
+        return result(Status.NO_SOLUTION, None, None, Limit.INTERRUPT)
+
+    with pytest.raises(KeyboardInterrupt):
+        record_answers(SMALL, graph, stopped, old, "2030-01-01")
+    with pytest.raises(KeyboardInterrupt):
+        list(regress([(folder / f"{SMALL}.json", old)], ("dp",), stopped))
+
+
+def test_what_was_checked_before_an_interrupt_is_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeplan.cli import search
+
+    honest, asked = search.find, []
+
+    def find(problem: Problem, backend: BackendName, flags: Any) -> SolveResult:
+        asked.append(problem)
+        if len(asked) > 2:
+            return result(Status.NO_SOLUTION, None, None, Limit.INTERRUPT)
+        return honest(problem, backend, flags)
+
+    monkeypatch.setattr(search, "find", find)
+    code, out = run(folder, "--backends", "dp")
+    assert code == 130
+    assert "2 checks: 2 the same" in out
+    assert "interrupted" in out
+
+
+def test_counts_are_given_for_each_backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeplan.cli import search
+
+    honest = search.find
+
+    def find(problem: Problem, backend: BackendName, flags: Any) -> SolveResult:
+        if backend == "milp":
+            return result(Status.NO_SOLUTION, None, None, Limit.TIME)
+        if backend == "cpsat":
+            raise BackendBugError("cpsat claims what is not so")
+        return honest(problem, backend, flags)
+
+    monkeypatch.setattr(search, "find", find)
+    code, out = run(folder, "--backends", "dp,milp")
+    assert code == 0
+    assert "dp: 3 checks: 3 the same" in out
+    assert "milp: 3 checks: 0 the same, 0 another plan of the same price, 3 stopped" in out
+    assert "6 checks: 3 the same" in out
+    assert out.count("unfinished: resnet18, joint topology") == 3
+    code, out = run(folder, "--backends", "cpsat,dp", "--json")
+    assert code == 1
+    counts = json.loads(out)["backends"]
+    assert counts["cpsat"]["different"] == 3
+    assert counts["dp"]["same"] == 3
 
 
 @pytest.mark.parametrize(
@@ -190,7 +337,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
 def test_outputs_of_the_original_are_references_too(tmp_path: Path) -> None:
     ((path, file),) = read_pipedream_records(REFERENCE, ("vgg16",))
     few = replace(file, records=file.records[::60])
-    findings = list(regress([(path, few)], ("dp",), SolveOptions()))
+    findings = list(regress([(path, few)], ("dp",), find))
     assert len(findings) >= 7
     assert {x.verdict for x in findings} == {"same"}
     lines = (REFERENCE / "pipedream.jsonl").read_text().splitlines()
