@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,14 +18,16 @@ from pipeplan.core.errors import PipeplanError
 from pipeplan.core.routing import micro_batch_paths
 from pipeplan.runtime.channel import greet
 from pipeplan.runtime.failure import Whereabouts, stop_on_signals
+from pipeplan.runtime.orders import orders
 from pipeplan.runtime.package import LoadedPackage, load_package
 from pipeplan.runtime.recipe import Recipe, Settings
 from pipeplan.runtime.replicas import Replicas, tied_across
 from pipeplan.runtime.runner import StageRunner
 from pipeplan.runtime.saving import Checkpoints
-from pipeplan.runtime.schedule import SyncSchedule, limits, orders
+from pipeplan.runtime.schedule import SyncSchedule, limits, ticks_of
+from pipeplan.runtime.steplog import Clock, StepLog
 from pipeplan.runtime.torch_pipeline import TorchWorker, chains_of, mesh_of
-from pipeplan.runtime.worker import Groups, StepTimes, Worker, groups_of
+from pipeplan.runtime.worker import Groups, Worker, groups_of
 
 __all__ = ["Recipe", "main"]
 
@@ -169,14 +170,20 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
             [(names, group, ranks[0]) for names, group, ranks in tied if rank in ranks],
             where,
         )
+        clock = Clock(device)
         worker: Worker | TorchWorker
         if mesh is not None and chains is not None:
-            worker = TorchWorker(runner, plan, paths, chains, mesh, groups, settings, device, where)
+            worker = TorchWorker(
+                runner, plan, paths, chains, mesh, groups, settings, device, clock, where
+            )
         else:
             held = limits(plan, settings.schedule, paths)
-            events = orders(paths, held, settings.schedule)
-            worker = Worker(runner, plan, paths, events, groups, device, where)
-        _Loop(package, recipe, options, settings, worker, runner, replicas, groups, where).run()
+            ticks = ticks_of(package.plan_file.problem, plan)
+            events = orders(paths, held, settings.schedule, ticks)
+            worker = Worker(runner, plan, paths, events, groups, device, clock, where)
+        _Loop(
+            package, recipe, options, settings, worker, runner, replicas, groups, clock, where
+        ).run()
         where.wait(lambda: dist.barrier(groups.active), "waiting for all to finish")
     dist.destroy_process_group()
 
@@ -194,8 +201,10 @@ class _Loop:
         runner: StageRunner,
         replicas: Replicas,
         groups: Groups,
+        clock: Clock,
         where: Whereabouts,
     ) -> None:
+        self._clock = clock
         self._options = options
         self._settings = settings
         self._worker = worker
@@ -222,31 +231,42 @@ class _Loop:
         self._stage.train()
         for step in range(first, self._settings.steps):
             self._where.doing = f"in step {step}"
-            began = time.time()
+            began_s = self._clock.now_s()
             self._replicas.begin_step()
             for parameter in self._parameters:
                 parameter.grad = None
-            loss, times = self._worker.run_batch(step)
+            loss, log = self._worker.run_batch(step)
             self._replicas.sum_gradients()
+            summed_s = self._clock.now_s()
             if self._optimizer is not None:
                 self._optimizer.step()
+            updated_s = self._clock.now_s()
             self._replicas.agree_on_buffers(
                 self._worker.micro_batches, self._settings.micro_batches
             )
-            self._record(step, loss, times, time.time() - began)
+            ended_s = self._clock.now_s()
+            self._record(
+                step,
+                loss,
+                log,
+                seconds=ended_s - began_s,
+                sync_s=(summed_s - log.sent_s) + (ended_s - updated_s),
+                update_s=updated_s - summed_s,
+            )
             every = self._options.checkpoint_every
             if every and (step + 1) % every == 0:
                 self._save(step + 1)
         self._write_records()
 
-    def _record(self, step: int, loss: Any, times: StepTimes, seconds: float) -> None:
+    def _record(
+        self, step: int, loss: Any, log: StepLog, *, seconds: float, sync_s: float, update_s: float
+    ) -> None:
         entry: dict[str, Any] = {
             "step": step,
             "seconds": seconds,
-            "forward_s": times.forward_s,
-            "backward_s": times.backward_s,
-            "micro_batches": self._worker.micro_batches,
-            "finished": times.finished,
+            "sync_s": sync_s,
+            "update_s": update_s,
+            **log.to_json(),
         }
         if self._runner.is_last:
             if self._group is not None:
@@ -255,7 +275,8 @@ class _Loop:
             entry["loss"] = loss.item()
             if self._where.rank == self._ranks[0]:
                 print(f"step {step}: loss {entry['loss']:.9g}, {seconds * 1e3:.1f} ms", flush=True)
-        self._records.append(entry)
+        if self._options.metrics is not None:
+            self._records.append(entry)
 
     def _save(self, step: int) -> None:
         if self._where.rank == self._ranks[0]:
@@ -274,6 +295,8 @@ class _Loop:
         document = {
             "rank": self._where.rank,
             "stage": self._stage.INDEX,
+            "schedule": self._settings.schedule,
+            "micro_batches": self._settings.micro_batches,
             "steps": self._records,
         }
         (folder / f"rank_{self._where.rank}.json").write_text(json.dumps(document) + "\n")

@@ -67,7 +67,7 @@ def run_here(
             raise
         if code:
             raise PipeplanError(f"the run failed (exit code {code}); the ranks said why above")
-        return read_run(metrics, package.plan_file, options.micro_batches)
+        return read_run(metrics, package.plan_file)
 
 
 def losses_alone(package: LoadedPackage, options: RunOptions) -> list[float]:

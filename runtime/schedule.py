@@ -8,25 +8,29 @@ Four ranks in a row under `1f1b`, each in its own order:
     rank 3   F0 B0 F1 B1 F2 B2 ...
 
 With replicas, and so with micro-batches that fan out and in, there is no closed form. The order is
-that of a simulation: a rank takes its micro-batches in their order, runs a backward pass as
-soon as there is one to run, and otherwise a forward pass unless it holds as many micro-batches as
-it may. The orders of all ranks are those of one simulated course, so they cannot deadlock.
+that of a simulation: a rank takes its micro-batches in their order, and runs what there is to run,
+a forward pass only while it holds fewer micro-batches than it may. The orders of all ranks are
+those of one simulated course, so they cannot deadlock. Which course, `runtime.orders` chooses.
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from pipeplan.core.plan import Plan
+from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 
-__all__ = ["Event", "Pass", "SyncSchedule", "limits", "orders", "timeline"]
+__all__ = ["Event", "Pass", "SyncSchedule", "Ticks", "limits", "ticks_of", "timeline"]
 
 Pass = Literal["F", "B"]
 SyncSchedule = Literal["1f1b", "gpipe"]
 
-_TICKS: Final[Mapping[Pass, int]] = {"F": 1, "B": 2}
+Ticks = Sequence[Mapping[Pass, int]]
+"""How long the passes of each stage take, in whole numbers: every rank finds the same orders."""
 
 
 class Event(NamedTuple):
@@ -53,90 +57,102 @@ def limits(plan: Plan, schedule: SyncSchedule, paths: Sequence[tuple[int, ...]])
     return out
 
 
+def ticks_of(problem: Problem, plan: Plan) -> Ticks:
+    """The profile's times of each stage in nanoseconds, at least one."""
+    out: list[Mapping[Pass, int]] = []
+    for stage in plan.stages:
+        layers = [problem.graph.layers[v] for v in stage.layers]
+        forward_ms = math.fsum(x.forward_ms for x in layers)
+        backward_ms = math.fsum(x.backward_ms for x in layers)
+        if problem.recompute:
+            backward_ms += forward_ms
+        out.append({"F": max(1, round(forward_ms * 1e6)), "B": max(1, round(backward_ms * 1e6))})
+    return out
+
+
+@dataclass
+class _Rank:
+    """What a rank has to do, has done, and could do now."""
+
+    held: int
+    todo: list[int] = field(default_factory=list)
+    """Its micro-batches, in their order."""
+    begun: int = 0
+    finished: int = 0
+    inputs: set[int] = field(default_factory=set)
+    """Micro-batches whose input is there."""
+    gradients: list[int] = field(default_factory=list)
+    """A heap of those whose output's gradient is there."""
+    last: Pass = "F"
+    free_at: int = 0
+
+    def choose(self, schedule: SyncSchedule, *, alternate: bool) -> Event | None:
+        """What it runs next, which is noted; None while it has to wait."""
+        forward = (
+            self.begun < len(self.todo)
+            and self.begun - self.finished < self.held
+            and self.todo[self.begun] in self.inputs
+        )
+        backward = self.gradients and (schedule == "1f1b" or self.begun == len(self.todo))
+        if backward and not (forward and alternate and self.last == "B"):
+            self.last = "B"
+            return Event("B", heapq.heappop(self.gradients))
+        if not forward:
+            return None
+        self.last = "F"
+        self.begun += 1
+        return Event("F", self.todo[self.begun - 1])
+
+
 def timeline(
-    paths: Sequence[tuple[int, ...]], held: Mapping[int, int], schedule: SyncSchedule
+    paths: Sequence[tuple[int, ...]],
+    held: Mapping[int, int],
+    schedule: SyncSchedule,
+    ticks: Ticks,
+    *,
+    alternate: bool = False,
 ) -> Iterator[tuple[int, int, Event]]:
     """(tick, rank, event) of one batch, in the order in which passes begin.
 
     `paths` are the ranks of each micro-batch, first stage first; `held` bounds the micro-batches
     that a rank holds at once. `gpipe` runs no backward pass on a rank before its last forward.
+    Under `1f1b` a rank that could run either runs the backward pass; if they `alternate`, the
+    forward pass where its last one was a backward pass.
     """
-    todo: dict[int, list[int]] = {}
+    ranks: dict[int, _Rank] = {}
     for m, path in enumerate(paths):
         for rank in path:
-            todo.setdefault(rank, []).append(m)
-    next_forward = dict.fromkeys(todo, 0)
-    holding = dict.fromkeys(todo, 0)
-    # Micro-batches whose input (forward) or output gradient (backward) is there, by rank.
-    ready_forward: dict[int, set[int]] = {rank: set() for rank in todo}
-    ready_backward: dict[int, list[int]] = {rank: [] for rank in todo}
-    for m, path in enumerate(paths):
-        ready_forward[path[0]].add(m)
+            ranks.setdefault(rank, _Rank(held[rank])).todo.append(m)
+        ranks[path[0]].inputs.add(m)
     position = {(m, rank): s for m, path in enumerate(paths) for s, rank in enumerate(path)}
-    free_at = dict.fromkeys(todo, 0)
     finishing: list[tuple[int, int, Event]] = []
-    wake: list[tuple[int, int]] = [(0, rank) for rank in sorted(todo)]
-    heapq.heapify(wake)
-    while wake:
-        tick = wake[0][0]
-        while finishing and finishing[0][0] <= tick:
-            _, rank, (kind, m) = heapq.heappop(finishing)
-            path, s = paths[m], position[m, rank]
-            if kind == "F" and s + 1 < len(path):
-                ready_forward[path[s + 1]].add(m)
-            elif kind == "F":
-                heapq.heappush(ready_backward[rank], m)
-            else:
-                holding[rank] -= 1
-                if s:
-                    heapq.heappush(ready_backward[path[s - 1]], m)
-        woken = set()
-        while wake and wake[0][0] == tick:
-            woken.add(heapq.heappop(wake)[1])
-        # What has just finished may free any rank, not only those that were to wake.
-        for rank in sorted(todo) if woken else ():
-            if free_at[rank] > tick:
+    tick = 0
+    # Ranks for which something has changed; the others have found nothing to run before.
+    changed = set(ranks)
+    while changed:
+        for rank in sorted(changed):
+            state = ranks[rank]
+            if state.free_at > tick:
                 continue
-            event = _choose(
-                rank, todo, next_forward, ready_forward, ready_backward, holding, held, schedule
-            )
+            event = state.choose(schedule, alternate=alternate)
             if event is None:
                 continue
-            if event.kind == "F":
-                next_forward[rank] += 1
-                holding[rank] += 1
-            done = tick + _TICKS[event.kind]
-            free_at[rank] = done
-            heapq.heappush(finishing, (done, rank, event))
-            heapq.heappush(wake, (done, rank))
+            state.free_at = tick + ticks[position[event.micro_batch, rank]][event.kind]
+            heapq.heappush(finishing, (state.free_at, rank, event))
             yield tick, rank, event
-
-
-def _choose(
-    rank: int,
-    todo: Mapping[int, list[int]],
-    next_forward: Mapping[int, int],
-    ready_forward: Mapping[int, set[int]],
-    ready_backward: Mapping[int, list[int]],
-    holding: Mapping[int, int],
-    held: Mapping[int, int],
-    schedule: SyncSchedule,
-) -> Event | None:
-    """What a free rank runs next; None while it has to wait."""
-    at = next_forward[rank]
-    forwards_left = at < len(todo[rank])
-    if ready_backward[rank] and (schedule == "1f1b" or not forwards_left):
-        return Event("B", heapq.heappop(ready_backward[rank]))
-    if forwards_left and holding[rank] < held[rank] and todo[rank][at] in ready_forward[rank]:
-        return Event("F", todo[rank][at])
-    return None
-
-
-def orders(
-    paths: Sequence[tuple[int, ...]], held: Mapping[int, int], schedule: SyncSchedule
-) -> dict[int, tuple[Event, ...]]:
-    """The events of each rank, in its own order."""
-    out: dict[int, list[Event]] = {}
-    for _, rank, event in timeline(paths, held, schedule):
-        out.setdefault(rank, []).append(event)
-    return {rank: tuple(events) for rank, events in sorted(out.items())}
+        changed = set()
+        tick = finishing[0][0] if finishing else tick
+        while finishing and finishing[0][0] == tick:
+            _, rank, (kind, m) = heapq.heappop(finishing)
+            path, s = paths[m], position[m, rank]
+            changed.add(rank)
+            if kind == "B":
+                ranks[rank].finished += 1
+                if s:
+                    heapq.heappush(ranks[path[s - 1]].gradients, m)
+                    changed.add(path[s - 1])
+            elif s + 1 < len(path):
+                ranks[path[s + 1]].inputs.add(m)
+                changed.add(path[s + 1])
+            else:
+                heapq.heappush(ranks[rank].gradients, m)

@@ -5,7 +5,6 @@ pp and gradients summed along dp. Uneven plans, which it does not know, are run 
 """
 
 import copy
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,9 @@ from pipeplan.runtime.channel import Inbox, Outbox
 from pipeplan.runtime.failure import Whereabouts
 from pipeplan.runtime.recipe import Settings
 from pipeplan.runtime.runner import StageRunner
-from pipeplan.runtime.worker import Groups, StepTimes
+from pipeplan.runtime.schedule import Pass
+from pipeplan.runtime.steplog import Clock, PassLine, StepLog
+from pipeplan.runtime.worker import Groups
 
 __all__ = ["TorchWorker", "chains_of", "mesh_of"]
 
@@ -66,37 +67,44 @@ class _Called(nn.Module):
         return self._runner.run(self.step, m, (*received, *self._runner.inputs(self.step, m)))
 
 
-class _TimedStage(PipelineStage):
-    """torch's stage, which notes how long its passes take and where it is."""
+class _LoggedStage(PipelineStage):
+    """torch's stage, which notes when its passes run and says where it is.
 
-    times: StepTimes
+    torch exchanges tensors between two passes in one go; all of that counts as waiting.
+    """
+
+    clock: Clock
+    log: StepLog
     where: Whereabouts
     own: list[int]
+    free_s: float
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        self.where.doing = f"running F of micro-batch {self.own[fwd_chunk_id]}"
-        began = self._now()
+        began_s = self._begin("F", fwd_chunk_id)
         result = super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-        self.times.forward_s += self._now() - began
-        self._say("F", fwd_chunk_id)
+        self._end("F", fwd_chunk_id, began_s)
         return result
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        self.where.doing = f"running B of micro-batch {self.own[bwd_chunk_id]}"
-        began = self._now()
+        began_s = self._begin("B", bwd_chunk_id)
         result = super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
-        self.times.backward_s += self._now() - began
-        self.times.finished.append(time.time())
-        self._say("B", bwd_chunk_id)
+        self._end("B", bwd_chunk_id, began_s)
         return result
 
-    def _say(self, kind: str, chunk: int) -> None:
-        self.where.doing = f"exchanging tensors after {kind} of micro-batch {self.own[chunk]}"
+    def extend(self) -> None:
+        """The loss, which torch computes apart, belongs to the forward pass that just ended."""
+        self.free_s = self.clock.now_s()
+        self.log.passes[-1] = self.log.passes[-1]._replace(ended_s=self.free_s)
 
-    def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
+    def _begin(self, kind: Pass, chunk: int) -> float:
+        self.where.doing = f"running {kind} of micro-batch {self.own[chunk]}"
+        return self.clock.now_s()
+
+    def _end(self, kind: Pass, chunk: int, began_s: float) -> None:
+        ended_s = self.clock.now_s()
+        self.log.passes.append(PassLine(kind, self.own[chunk], self.free_s, began_s, ended_s))
+        self.free_s = ended_s
+        self.where.doing = f"exchanging tensors after {kind} of micro-batch {self.own[chunk]}"
 
 
 class TorchWorker:
@@ -112,11 +120,13 @@ class TorchWorker:
         groups: Groups,
         settings: Settings,
         device: torch.device,
+        clock: Clock,
         where: Whereabouts,
     ) -> None:
         self._runner = runner
         self._where = where
         self._device = device
+        self._clock = clock
         self._settings = settings
         rank = where.rank
         chain = next(x for x in chains if rank in x)
@@ -126,7 +136,7 @@ class TorchWorker:
         self._own = own
         self._module = _Called(runner, own)
         received, sent = self._shapes(chain, index, groups)
-        self._stage = _TimedStage(
+        self._stage = _LoggedStage(
             self._module,
             index,
             len(plan.stages),
@@ -135,6 +145,7 @@ class TorchWorker:
             output_args=sent,
             group=mesh.get_group("pp"),
         )
+        self._stage.clock = clock
         self._stage.where = where
         self._stage.own = own
         kind = ScheduleGPipe if settings.schedule == "gpipe" else Schedule1F1B
@@ -175,12 +186,15 @@ class TorchWorker:
 
     def _loss(self, outputs: Any, number: Tensor) -> Tensor:
         found = outputs if isinstance(outputs, tuple) else (outputs,)
-        return self._runner.loss(self._module.step, self._own[int(number.item())], found)
+        loss = self._runner.loss(self._module.step, self._own[int(number.item())], found)
+        self._stage.extend()
+        return loss
 
-    def run_batch(self, step: int) -> tuple[Tensor, StepTimes]:
-        """All passes of one batch; the loss summed over this rank's micro-batches, and times."""
+    def run_batch(self, step: int) -> tuple[Tensor, StepLog]:
+        """All passes of one batch; the loss summed over this rank's micro-batches, and its log."""
         self._module.step = step
-        self._stage.times = times = StepTimes()
+        self._stage.log = log = StepLog()
+        self._stage.free_s = self._clock.now_s()
         losses: list[Tensor] = []
         numbers = torch.arange(self.micro_batches)
         target = numbers if self._runner.is_last else None
@@ -189,7 +203,8 @@ class TorchWorker:
             self._schedule.step(number=numbers, target=target, losses=losses, return_outputs=False)
 
         self._where.wait(run, f"beginning step {step}", limited=False)
+        log.sent_s = self._clock.now_s()
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
         for part in losses if self._runner.is_last else ():
             loss += part.detach()
-        return loss, times
+        return loss, log

@@ -1,7 +1,6 @@
 """One rank of a pipeline: its passes in the order of the schedule, and what goes to whom."""
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,8 +12,9 @@ from pipeplan.runtime.channel import Inbox, Outbox, TensorHead
 from pipeplan.runtime.failure import Whereabouts
 from pipeplan.runtime.runner import StageRunner
 from pipeplan.runtime.schedule import Event
+from pipeplan.runtime.steplog import Clock, PassLine, StepLog
 
-__all__ = ["Groups", "StepTimes", "Worker", "groups_of"]
+__all__ = ["Groups", "Worker", "groups_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,6 @@ class Groups:
     stages: tuple[Any, ...]
 
 
-@dataclass
-class StepTimes:
-    """Seconds that a rank spent in one step; `finished` are the times of day at which its backward
-    passes ended."""
-
-    forward_s: float = 0.0
-    backward_s: float = 0.0
-    finished: list[float] = field(default_factory=list)
-
-
 class Worker:
     """Runs the events of one rank, batch after batch."""
 
@@ -49,12 +39,14 @@ class Worker:
         events: dict[int, tuple[Event, ...]],
         groups: Groups,
         device: torch.device,
+        clock: Clock,
         where: Whereabouts,
     ) -> None:
         self._runner = runner
         self._events = events
         self._where = where
         self._device = device
+        self._clock = clock
         rank = where.rank
         stage = plan.stage_of_rank[rank]
         mine = [m for m, path in enumerate(paths) if path[stage] == rank]
@@ -76,63 +68,61 @@ class Worker:
             p: Outbox(p, groups.backward, device, where) for p in sorted({*before.values()})
         }
 
-    def run_batch(self, step: int) -> tuple[Tensor, StepTimes]:
-        """All passes of one batch; the loss summed over this rank's micro-batches, and times."""
+    def run_batch(self, step: int) -> tuple[Tensor, StepLog]:
+        """All passes of one batch; the loss summed over this rank's micro-batches, and its log."""
         for peer, inbox in self._inputs.items():
             inbox.expect(self._sent_by(peer, "F", self._before))
         for peer, inbox in self._grads_in.items():
             inbox.expect(self._sent_by(peer, "B", self._after))
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
-        times = StepTimes()
-        for kind, m in self._events.get(self._where.rank, ()):
-            self._where.doing = f"running {kind} of micro-batch {m} in step {step}"
-            if kind == "F":
-                times.forward_s += self._forward(step, m)
+        log = StepLog()
+        for event in self._events.get(self._where.rank, ()):
+            self._where.doing = (
+                f"running {event.kind} of micro-batch {event.micro_batch} in step {step}"
+            )
+            if event.kind == "F":
+                self._forward(step, event, log)
                 if self._runner.is_last:
-                    loss += self._runner.loss_of(m)
+                    loss += self._runner.loss_of(event.micro_batch)
             else:
-                times.backward_s += self._backward(m)
-                times.finished.append(time.time())
+                self._backward(event, log)
         for outbox in (*self._outputs.values(), *self._grads_out.values()):
             outbox.finish()
-        return loss, times
+        log.sent_s = self._clock.now_s()
+        return loss, log
 
     def _sent_by(self, peer: int, kind: str, peers: dict[int, int]) -> list[int]:
         """Micro-batches that a peer passes to this rank, in the peer's order."""
         return [m for k, m in self._events[peer] if k == kind and peers.get(m) == peer]
 
-    def _forward(self, step: int, m: int) -> float:
+    def _forward(self, step: int, event: Event, log: StepLog) -> None:
+        m = event.micro_batch
         received: tuple[Tensor, ...] = ()
         grads: tuple[bool, ...] = ()
+        free_s = self._clock.now_s()
         if self._before:
             inbox = self._inputs[self._before[m]]
             received = inbox.receive(m)
             grads = inbox.requires_grad()
-        began = self._now()
+        began_s = self._clock.now_s()
         outputs = self._runner.forward(step, m, received, grads)
-        took = self._now() - began
+        log.passes.append(PassLine(*event, free_s, began_s, self._clock.now_s()))
         if self._after:
             self._outputs[self._after[m]].send(outputs, m)
             heads = tuple(TensorHead.of(x) for x in outputs if x.requires_grad)
             self._grads_in[self._after[m]].know(heads)
-        return took
 
-    def _backward(self, m: int) -> float:
+    def _backward(self, event: Event, log: StepLog) -> None:
+        m = event.micro_batch
         grads: tuple[Tensor, ...] = ()
+        free_s = self._clock.now_s()
         if self._after:
             grads = self._grads_in[self._after[m]].receive(m)
-        began = self._now()
+        began_s = self._clock.now_s()
         sent = self._runner.backward(m, grads)
-        took = self._now() - began
+        log.passes.append(PassLine(*event, free_s, began_s, self._clock.now_s()))
         if self._before:
             self._grads_out[self._before[m]].send(sent, m, heads=False)
-        return took
-
-    def _now(self) -> float:
-        """Seconds, after what the device was given is done."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
 
 
 def groups_of(plan: Plan) -> Groups:

@@ -159,14 +159,23 @@ def test_run_beside_one_process_and_the_prediction(
     typed: Typed, make_package: Callable[..., Path]
 ) -> None:
     directory = make_package("pipeplan_small_nets:net", [2, 1])
-    code, out, err = typed(
-        "run", directory, "--steps", 5, "--device", "cpu", "--dtype", "float64", "--json"
-    )
+    common = ["--device", "cpu", "--dtype", "float64", "--micro-batches", 12]
+    code, out, err = typed("run", directory, "--steps", 5, *common, "--json")
     assert code == 0, err
     document = json.loads(out)
     assert len(document["losses"]) == 5
     assert document["largest_relative_difference"] <= 1e-6
-    assert document["period_ms"] > 0
-    assert document["predicted_period_ms"] > 0
+    assert len(document["periods_ms"]) == 4
+    assert min(document["periods_ms"]) <= document["period_ms"] <= max(document["periods_ms"])
+    assert document["floor_period_ms"] == document["predicted_period_ms"] > 0
+    # The plan is for `pipedream`; what is run, and so what is predicted, is a batch of 1f1b.
+    assert document["predicted_step_ms"] > 12 * document["predicted_period_ms"]
     assert [x["stage"] for x in document["stages"]] == [0, 1]
-    assert all(x["compute_ms"] > 0 for x in document["stages"])
+    for stage in document["stages"]:
+        assert stage["compute_ms"] == pytest.approx(stage["forward_ms"] + stage["backward_ms"])
+        parts = ("compute_ms", "wait_ms", "send_ms", "sync_ms", "update_ms")
+        assert all(stage[x] >= 0 for x in parts)
+    assert [x["after_stage"] for x in document["cuts"]] == [0]
+    code, out, err = typed("run", directory, "--steps", 1, *common)
+    assert code == 0, err
+    assert "Times need two steps or more" in out

@@ -106,7 +106,7 @@ def alone(directory: Path, steps: int, **changes: Any) -> list[float]:
 
 def losses(folder: Path, directory: Path) -> list[float]:
     package = load_package(directory)
-    return list(read_run(folder, package.plan_file, package.micro_batches).losses)
+    return list(read_run(folder, package.plan_file).losses)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,6 @@
 
 from pipeplan.validation.simulation.options import SimulationOptions
 from pipeplan.validation.simulation.result import Simulation
-from pipeplan.validation.simulation.simulate import enough_in_flight, simulate
+from pipeplan.validation.simulation.simulate import enough_in_flight, floor_ms, simulate
 
-__all__ = ["Simulation", "SimulationOptions", "enough_in_flight", "simulate"]
+__all__ = ["Simulation", "SimulationOptions", "enough_in_flight", "floor_ms", "simulate"]
