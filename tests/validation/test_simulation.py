@@ -19,7 +19,7 @@ from pipeplan.core.problem import Problem
 from pipeplan.models.formats import read_profile
 from pipeplan.validation.simulation import SimulationOptions, enough_in_flight, simulate
 from pipeplan.validation.simulation.engine import BACKWARD, FORWARD, SYNC
-from pipeplan.validation.simulation.memory import holdings
+from pipeplan.validation.simulation.memory import holdings, memory_peaks
 from pipeplan.validation.simulation.network import Events, Network
 from pipeplan.validation.simulation.pipeline import Link
 from pipeplan.validation.simulation.result import Simulation
@@ -121,8 +121,9 @@ def test_bulk_traffic_gives_way_but_is_not_starved() -> None:
     events.run()
     # Bulk 0-1, first 1-3, bulk as long as that: 3-5, second 5-7, what is left of the bulk 7-9.
     assert seen == [("first", 3.0), ("second", 7.0), ("bulk", 9.0)]
+    busy = network.busy()
     assert sum(
-        end - start for start, end in zip(network.busy.start_ms, network.busy.end_ms, strict=True)
+        end - start for start, end in zip(busy.start_ms, busy.end_ms, strict=True)
     ) == pytest.approx(9.0)
 
 
@@ -199,7 +200,7 @@ def test_held_memory_over_time() -> None:
     result = simulate(problem, plan)
     memory = stage_memory(problem, plan)
     assert [x.peak_bytes for x in result.stages] == [x.peak_bytes for x in memory]
-    series = holdings(result.pipeline, result.run, 0)
+    (series,) = holdings(result.pipeline, result.run, [0])
     # 4 copies of 100 bytes of weights; 10 bytes for each micro-batch; 100 for an older version.
     shown = [(x.time_ms, x.in_flight, x.versions, x.total_bytes) for x in series[:4]]
     assert shown[:2] == [(0.0, 1, 0, 410), (1.0, 2, 0, 420)]
@@ -303,6 +304,51 @@ def test_memory_is_what_core_memory_says(drawn: tuple[Problem, Plan]) -> None:
         assert share.peak_bytes <= memory.peak_bytes
 
 
+def replayed(result: Simulation, rank: int) -> list[tuple[float, int, int]]:
+    """(time, micro-batches held, older versions kept) after every change, one change at a time."""
+    log = result.run.operations
+    changes = []
+    for r, kind, m, start, end in zip(
+        log.rank, log.kind, log.micro_batch, log.start_ms, log.end_ms, strict=True
+    ):
+        if r == rank and kind != SYNC:
+            changes.append((start, 2, m) if kind == FORWARD else (end, 0, m))
+    if not result.pipeline.problem.synchronous:
+        changes += [(time_ms, 1, -1) for r, time_ms in result.run.updates if r == rank]
+    under: dict[int, int] = {}
+    applied = version = 0
+    out: dict[float, tuple[int, int]] = {}
+    for time_ms, what, m in sorted(changes):
+        if what == 1:
+            applied += 1
+            continue
+        if what == 2:
+            under[m] = version = applied
+        else:
+            del under[m]
+        out[time_ms] = len(under), len(set(under.values()) - {version})
+    return [(time_ms, *held) for time_ms, held in out.items()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.booleans())
+def test_memory_over_time_is_that_of_a_replay(drawn: tuple[Problem, Plan], slow: bool) -> None:
+    problem, plan = drawn
+    first = plan.stages[0].ranks[0]
+    options = SimulationOptions(stragglers=((first, 3.0),) if slow else ())
+    result = simulate(problem, plan, options)
+    ranks = [rank for stage in plan.stages for rank in stage.ranks]
+    series = holdings(result.pipeline, result.run, ranks)
+    peaks = memory_peaks(result.pipeline, result.run)
+    for rank, own in zip(ranks, series, strict=True):
+        assert [(x.time_ms, x.in_flight, x.versions) for x in own] == replayed(result, rank)
+        if own:
+            peak = peaks.pop(rank)
+            assert peak.total_bytes >= max(x.total_bytes for x in own)
+            assert peak.in_flight >= max(x.in_flight for x in own)
+    assert not peaks
+
+
 @settings(max_examples=40, deadline=None)
 @given(cases())
 def test_every_pass_runs_once_and_no_rank_does_two_things(drawn: tuple[Problem, Plan]) -> None:
@@ -357,3 +403,19 @@ def test_a_contested_port_carries_all_reduces_and_messages_at_the_predicted_rate
     better = enough_in_flight(problem, plan, SimulationOptions())
     assert better is not None
     assert better.period_ms == pytest.approx(better.predicted_ms, rel=0.01)
+
+
+def test_a_repetition_during_which_all_reduces_fall_behind_is_no_steady_state() -> None:
+    """Completions came every 10.375 ms for a while, and the port they need is busy for 10.5 ms."""
+    cluster = Cluster.of((2, 2), (1e9, 1e6), duplex="half")
+    rows = [(0.0, 1.0, 4000, 0), (0.0, 5.0, 500, 6000), (0.0, 1.0, 0, 0)]
+    problem, plan = case(rows, [1, 2, 1], cluster)
+    result = simulate(problem, plan)
+    assert result.floor_ms == 10.5
+    assert result.period_ms is not None
+    assert result.period_ms >= 10.5 * (1 - 1e-3)
+    falling_behind = np.arange(40) * 2.0
+    assert steady(np.arange(40.0), 1, [falling_behind]) == steady(np.arange(40.0), 41)
+    exact = steady(np.arange(40.0), 1, [np.arange(30.0) - 5])
+    assert exact is not None
+    assert exact.exact

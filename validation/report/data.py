@@ -203,13 +203,13 @@ def _simulation(result: Simulation, sentences: Sequence[str]) -> dict[str, Any]:
     )[:_MAX_BARS]
     stage_of = result.pipeline.plan.stage_of_rank
     memory = []
-    for s, share in enumerate(result.stages):
-        series = holdings(result.pipeline, result.run, share.peak_rank)
+    fullest = [share.peak_rank for share in result.stages]
+    for s, series in enumerate(holdings(result.pipeline, result.run, fullest)):
         shown = [x for x in series if x.time_ms <= last][:_MAX_MEMORY_POINTS]
         memory.append(
             {
                 "stage": s,
-                "rank": share.peak_rank,
+                "rank": fullest[s],
                 "points": [[round(x.time_ms, 6), x.total_bytes, x.in_flight] for x in shown],
             }
         )

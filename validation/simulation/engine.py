@@ -8,10 +8,13 @@ its forward passes before its first backward pass.
 """
 
 import gc
-import heapq
+from array import array
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +41,15 @@ without a gap; without any limit the gradients of a slow network would pile up f
 """
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Operations:
-    """What ranks did, in order of completion: rank, kind, micro-batch (of a SYNC: round), times."""
+    """What ranks did, as it began: rank, kind, micro-batch (of a SYNC: its round), start, end."""
 
-    rank: list[int] = field(default_factory=list)
-    kind: list[int] = field(default_factory=list)
-    micro_batch: list[int] = field(default_factory=list)
-    start_ms: list[float] = field(default_factory=list)
-    end_ms: list[float] = field(default_factory=list)
+    rank: "array[int]"
+    kind: "array[int]"
+    micro_batch: "array[int]"
+    start_ms: "array[float]"
+    end_ms: "array[float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,45 @@ def _factors(options: SimulationOptions, count: int, stages: int) -> NDArray[np.
     return np.asarray(np.exp(np.sqrt(sigma2) * draw - sigma2 / 2), dtype=np.float64)
 
 
+class _Rank:
+    """What one rank is doing and has to do: micro-batches that wait come as heaps."""
+
+    __slots__ = (
+        "backwards",
+        "busy",
+        "done",
+        "forwarded",
+        "forwards",
+        "held",
+        "lead",
+        "limit",
+        "number",
+        "passes_ms",
+        "peers",
+        "stage",
+        "syncs",
+        "total",
+    )
+
+    def __init__(self, number: int, stage: int, passes_ms: tuple[float, float]) -> None:
+        self.number = number
+        self.stage = stage
+        self.passes_ms = passes_ms
+        """Forward and backward pass."""
+        self.peers: dict[int, tuple[_Rank, Link]] = {}
+        """By number: the ranks of the stages before and behind that it has sent to."""
+        self.forwards: list[int] = []
+        self.backwards: list[int] = []
+        self.syncs: deque[_Collective] = deque()
+        self.busy = False
+        self.total = 0
+        self.held = 0
+        self.limit = 0
+        self.lead = 0
+        self.forwarded = 0
+        self.done = 0
+
+
 class _Collective:
     """One all-reduce of one stage."""
 
@@ -107,7 +149,7 @@ class _Collective:
         self.stage = stage
         self.round = number
         self.expected = expected
-        self.arrived: list[int] = []
+        self.arrived: list[_Rank] = []
         self.begun = 0
         self.step = -1
         self.pending = 0
@@ -133,219 +175,201 @@ class _Engine:
         self.events = Events()
         self.network = Network(self.events, len(pipeline.ports), record=record_ports)
         self.last = len(pipeline.plan.stages) - 1
-        stage_of = pipeline.plan.stage_of_rank
-        size = max(stage_of) + 1
-        slow = dict(options.stragglers)
-        self.stage = [stage_of.get(rank, -1) for rank in range(size)]
-        self.passes = tuple(
-            [
-                times[stage_of[rank]] * slow.get(rank, 1.0) if rank in stage_of else 0.0
-                for rank in range(size)
-            ]
-            for times in (pipeline.forward_ms, pipeline.backward_ms)
-        )
         self.factors = _factors(options, len(paths), self.last + 1)
-        self.total = [0] * size
-        for path in paths:
-            for rank in path:
-                self.total[rank] += 1
-        # Under gpipe every rank keeps all that it is dealt; dealing may exceed the even share.
-        self.limit = self.total if gpipe else [limits[s] if s >= 0 else 0 for s in self.stage]
         self.steps: tuple[tuple[SyncStep, ...], ...] = pipeline.sync_steps
-        self.forwards: list[list[int]] = [[] for _ in range(size)]
-        self.backwards: list[list[int]] = [[] for _ in range(size)]
-        self.syncs: list[list[_Collective]] = [[] for _ in range(size)]
-        self.busy = [False] * size
-        self.held = [0] * size
-        self.forwarded = [0] * size
-        self.done = [0] * size
-        self.waiting_peak = [0] * len(pipeline.plan.stages)
-        self.links: dict[tuple[int, int, int], Link] = {}
+        self.stages = self.make_ranks(limits, dict(options.stragglers))
+        self.ranks = {x.number: x for stage in self.stages for x in stage}
+        self.waiting_peak = [0] * len(self.stages)
         self.collectives: dict[tuple[int, int], _Collective] = {}
-        self.outstanding = [0] * len(pipeline.plan.stages)
-        self.due = [0] * len(pipeline.plan.stages)
-        # A replica that is always fed must not leave a slow peer behind for good. Later stages are
-        # fed in turn, and a limit there could make a replica wait for what it holds up itself.
-        self.lead = [
-            self.limit[rank] + 2 if s == 0 and self.steps[0] and sync == "round" else len(paths) + 1
-            for rank, s in enumerate(self.stage)
-        ]
-        self.operations = Operations()
+        self.outstanding = [0] * len(self.stages)
+        self.due = [0] * len(self.stages)
+        self.log: list[Any] = []
         self.updates: list[tuple[int, float]] = []
         self.end_ms = 0.0
 
+    def make_ranks(self, limits: Sequence[int], slow: dict[int, float]) -> list[list[_Rank]]:
+        """The ranks of every stage, with what they will be dealt."""
+        dealt = [Counter(path[s] for path in self.paths) for s in range(self.last + 1)]
+        out: list[list[_Rank]] = []
+        for s, stage in enumerate(self.pipeline.plan.stages):
+            times = self.pipeline.forward_ms[s], self.pipeline.backward_ms[s]
+            paced = s == 0 and self.steps[0] and self.sync == "round"
+            ranks: list[_Rank] = []
+            for number in stage.ranks:
+                factor = slow.get(number, 1.0)
+                rank = _Rank(number, s, (times[FORWARD] * factor, times[BACKWARD] * factor))
+                rank.total = dealt[s][number]
+                # Under gpipe a rank keeps all that it is dealt; that may exceed the even share.
+                rank.limit = rank.total if self.gpipe else limits[s]
+                # A replica that is always fed must not leave a slow peer behind for good. Later
+                # stages are fed in turn, and a limit there could make a replica wait for what it
+                # holds up itself.
+                rank.lead = rank.limit + 2 if paced else len(self.paths) + 1
+                ranks.append(rank)
+            out.append(ranks)
+        return out
+
     def run(self) -> Run:
         for m, path in enumerate(self.paths):
-            self.forwards[path[0]].append(m)  # ascending, hence a heap
-        for rank in self.pipeline.plan.stages[0].ranks:
+            self.ranks[path[0]].forwards.append(m)  # ascending, hence a heap
+        for rank in self.stages[0]:
             self.dispatch(0.0, rank)
         self.events.run()
-        if self.done != self.total:
-            stuck = min(r for r, n in enumerate(self.total) if self.done[r] < n)
+        stuck = min((x.number for x in self.ranks.values() if x.done < x.total), default=None)
+        if stuck is not None:
+            rank = self.ranks[stuck]
             raise PipeplanError(
-                f"the ranks wait for each other for ever: rank {stuck} (stage {self.stage[stuck]}) "
-                f"stops after {self.done[stuck]} of {self.total[stuck]} micro-batches, because a "
+                f"the ranks wait for each other for ever: rank {stuck} (stage {rank.stage}) "
+                f"stops after {rank.done} of {rank.total} micro-batches, because a "
                 "replica that waits for its peers holds up what they wait for; more micro-batches "
                 "in flight would do"
             )
+        columns = [self.log[i::5] for i in range(5)]
         return Run(
             micro_batches=len(self.paths),
-            operations=self.operations,
-            ports=self.network.busy,
+            operations=Operations(
+                *(array("q", x) for x in columns[:3]), *(array("d", x) for x in columns[3:])
+            ),
+            ports=self.network.busy(),
             updates=tuple(self.updates),
-            end_ms=max(self.end_ms, *self.operations.end_ms),
+            end_ms=max(self.end_ms, max(columns[4])),
             waiting_peak=tuple(self.waiting_peak),
         )
 
-    def dispatch(self, time_ms: float, rank: int) -> None:
+    def dispatch(self, time_ms: float, rank: _Rank, _: None = None) -> None:
         """Give a rank its next piece of work, if it is free and there is any it may do."""
-        if self.busy[rank]:
+        if rank.busy:
             return
-        if self.syncs[rank]:
-            self.begin_sync(time_ms, rank, self.syncs[rank].pop(0))
+        if rank.syncs:
+            self.begin_sync(time_ms, rank, rank.syncs.popleft())
             return
-        backwards = self.backwards[rank]
         if (
-            backwards
-            and self.outstanding[self.stage[rank]] < _OUTSTANDING
-            and self.done[rank] - self.due[self.stage[rank]] < self.lead[rank]
-            and not (self.gpipe and self.forwarded[rank] < self.total[rank])
+            rank.backwards
+            and self.outstanding[rank.stage] < _OUTSTANDING
+            and rank.done - self.due[rank.stage] < rank.lead
+            and not (self.gpipe and rank.forwarded < rank.total)
         ):
-            self.begin(time_ms, rank, BACKWARD, heapq.heappop(backwards))
-        elif self.forwards[rank] and self.held[rank] < self.limit[rank]:
-            self.held[rank] += 1
-            self.begin(time_ms, rank, FORWARD, heapq.heappop(self.forwards[rank]))
-
-    def dispatch_later(self, time_ms: float, rank: int, _: None) -> None:
-        self.dispatch(time_ms, rank)
-
-    def begin(self, time_ms: float, rank: int, kind: int, micro_batch: int) -> None:
-        self.busy[rank] = True
-        duration = self.passes[kind][rank]
-        if self.factors is not None:
-            duration *= float(self.factors[micro_batch, self.stage[rank], kind])
-        handler = self.forward_ends if kind == FORWARD else self.backward_ends
-        self.note(rank, kind, micro_batch, time_ms, time_ms + duration)
-        self.events.at(time_ms + duration, handler, rank, micro_batch)
-
-    def note(self, rank: int, kind: int, which: int, start_ms: float, end_ms: float) -> None:
-        log = self.operations
-        log.rank.append(rank)
-        log.kind.append(kind)
-        log.micro_batch.append(which)
-        log.start_ms.append(start_ms)
-        log.end_ms.append(end_ms)
-
-    def forward_ends(self, time_ms: float, rank: int, micro_batch: int) -> None:
-        self.busy[rank] = False
-        self.forwarded[rank] += 1
-        stage = self.stage[rank]
-        if stage == self.last:
-            heapq.heappush(self.backwards[rank], micro_batch)
+            micro_batch = heappop(rank.backwards)
+            kind: Literal[0, 1] = BACKWARD
+        elif rank.forwards and rank.held < rank.limit:
+            rank.held += 1
+            micro_batch = heappop(rank.forwards)
+            kind = FORWARD
         else:
-            target = self.paths[micro_batch][stage + 1]
-            link = self.link(rank, target, stage)
+            return
+        rank.busy = True
+        duration = rank.passes_ms[kind]
+        if self.factors is not None:
+            duration *= float(self.factors[micro_batch, rank.stage, kind])
+        end_ms = time_ms + duration
+        self.log += (rank.number, kind, micro_batch, time_ms, end_ms)
+        handler = self.backward_ends if kind else self.forward_ends
+        self.events.at(end_ms, handler, rank, micro_batch)
+
+    def forward_ends(self, time_ms: float, rank: _Rank, micro_batch: int) -> None:
+        rank.busy = False
+        rank.forwarded += 1
+        if rank.stage == self.last:
+            heappush(rank.backwards, micro_batch)
+        else:
+            number = self.paths[micro_batch][rank.stage + 1]
+            target, link = rank.peers.get(number) or self.meet(rank, number, rank.stage)
             self.network.send(
                 time_ms,
                 link,
                 self.input_arrives,
                 target,
                 micro_batch,
-                tag=2 * micro_batch,
-                rank=micro_batch + len(self.paths),
+                2 * micro_batch,
+                micro_batch + len(self.paths),
             )
         self.dispatch(time_ms, rank)
 
-    def backward_ends(self, time_ms: float, rank: int, micro_batch: int) -> None:
-        self.busy[rank] = False
-        self.held[rank] -= 1
-        stage = self.stage[rank]
-        if stage > 0:
-            target = self.paths[micro_batch][stage - 1]
-            link = self.link(rank, target, stage - 1)
+    def backward_ends(self, time_ms: float, rank: _Rank, micro_batch: int) -> None:
+        rank.busy = False
+        rank.held -= 1
+        if rank.stage > 0:
+            number = self.paths[micro_batch][rank.stage - 1]
+            target, link = rank.peers.get(number) or self.meet(rank, number, rank.stage - 1)
             self.network.send(
                 time_ms,
                 link,
                 self.gradient_arrives,
                 target,
                 micro_batch,
-                tag=2 * micro_batch + 1,
-                rank=micro_batch,
+                2 * micro_batch + 1,
+                micro_batch,
             )
-        number = self.done[rank]
-        self.done[rank] += 1
-        if self.sync == "round" or (self.sync == "end" and self.done[rank] == self.total[rank]):
+        number = rank.done
+        rank.done += 1
+        if self.sync == "round" or (self.sync == "end" and rank.done == rank.total):
             self.join(time_ms, rank, number if self.sync == "round" else 0)
             # Peers that finish at this very moment are heard first: the all-reduce may be due.
-            self.events.at(time_ms, self.dispatch_later, rank, None)
+            self.events.at(time_ms, self.dispatch, rank, None)
         else:
             self.dispatch(time_ms, rank)
 
-    def input_arrives(self, time_ms: float, rank: int, micro_batch: int) -> None:
-        waiting = self.forwards[rank]
-        heapq.heappush(waiting, micro_batch)
+    def input_arrives(self, time_ms: float, rank: _Rank, micro_batch: int) -> None:
+        heappush(rank.forwards, micro_batch)
         self.dispatch(time_ms, rank)
-        stage = self.stage[rank]
-        if len(waiting) > self.waiting_peak[stage]:
-            self.waiting_peak[stage] = len(waiting)
+        if len(rank.forwards) > self.waiting_peak[rank.stage]:
+            self.waiting_peak[rank.stage] = len(rank.forwards)
 
-    def gradient_arrives(self, time_ms: float, rank: int, micro_batch: int) -> None:
-        heapq.heappush(self.backwards[rank], micro_batch)
+    def gradient_arrives(self, time_ms: float, rank: _Rank, micro_batch: int) -> None:
+        heappush(rank.backwards, micro_batch)
         self.dispatch(time_ms, rank)
 
-    def link(self, source: int, target: int, cut: int) -> Link:
-        key = (source, target, cut)
-        found = self.links.get(key)
-        if found is None:
-            found = self.pipeline.link(source, target, self.pipeline.moved_bytes[cut])
-            self.links[key] = found
-        return found
+    def meet(self, rank: _Rank, number: int, cut: int) -> tuple[_Rank, Link]:
+        """A rank that another sends to for the first time, and the way there."""
+        link = self.pipeline.link(rank.number, number, self.pipeline.moved_bytes[cut])
+        rank.peers[number] = self.ranks[number], link
+        return rank.peers[number]
 
-    def join(self, time_ms: float, rank: int, number: int) -> None:
+    def join(self, time_ms: float, rank: _Rank, number: int) -> None:
         """A replica has the gradients of a round; the last one to get them makes it due for all."""
-        stage = self.stage[rank]
+        stage = rank.stage
         if not self.steps[stage]:
-            self.updates.append((rank, time_ms))
+            self.updates.append((rank.number, time_ms))
             return
         collective = self.collectives.get((stage, number))
         if collective is None:
             # The last rounds of a run may not concern every replica.
-            peers = self.pipeline.plan.stages[stage].ranks
             expected = (
-                sum(1 for x in peers if self.total[x] > number)
+                sum(1 for x in self.stages[stage] if x.total > number)
                 if self.sync == "round"
-                else sum(1 for x in peers if self.total[x])
+                else sum(1 for x in self.stages[stage] if x.total)
             )
             collective = self.collectives[stage, number] = _Collective(stage, number, expected)
         collective.arrived.append(rank)
         if self.barrier:
-            self.busy[rank] = True  # until all are there
+            rank.busy = True  # until all are there
         if len(collective.arrived) < collective.expected:
             return
+        collective.arrived.sort(key=attrgetter("number"))
         self.outstanding[stage] += 1
         self.due[stage] += 1
         if self.overlap:
             self.next_step(time_ms, collective, None)
-        for peer in sorted(collective.arrived):
+        for peer in collective.arrived:
             if self.barrier:
-                self.busy[peer] = False
+                peer.busy = False
             if not self.overlap:
-                self.syncs[peer].append(collective)
-        for peer in sorted(collective.arrived):
+                peer.syncs.append(collective)
+        for peer in collective.arrived:
             self.dispatch(time_ms, peer)
 
-    def begin_sync(self, time_ms: float, rank: int, collective: _Collective) -> None:
+    def begin_sync(self, time_ms: float, rank: _Rank, collective: _Collective) -> None:
         """The rank gives its time to an all-reduce; traffic begins when the last one does so."""
-        self.busy[rank] = True
+        rank.busy = True
         end_ms = time_ms + self.pipeline.full_sync_ms[collective.stage]
-        self.note(rank, SYNC, collective.round, time_ms, end_ms)
-        self.events.at(end_ms, self.sync_ends, rank, collective)
+        self.log += (rank.number, SYNC, collective.round, time_ms, end_ms)
+        self.events.at(end_ms, self.sync_ends, rank, None)
         collective.begun += 1
         if collective.begun == collective.expected:
             self.next_step(time_ms, collective, None)
 
-    def sync_ends(self, time_ms: float, rank: int, _: _Collective) -> None:
-        self.busy[rank] = False
+    def sync_ends(self, time_ms: float, rank: _Rank, _: None) -> None:
+        rank.busy = False
         self.dispatch(time_ms, rank)
 
     def next_step(self, time_ms: float, collective: _Collective, _: None) -> None:
@@ -371,6 +395,6 @@ class _Engine:
         self.end_ms = max(self.end_ms, time_ms)
         self.outstanding[collective.stage] -= 1
         del self.collectives[collective.stage, collective.round]
-        for rank in sorted(collective.arrived):
-            self.updates.append((rank, time_ms))
+        for rank in collective.arrived:
+            self.updates.append((rank.number, time_ms))
             self.dispatch(time_ms, rank)

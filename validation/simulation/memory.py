@@ -1,11 +1,11 @@
 """What a rank held over time, from the log of a run."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeplan.core.memory import stage_memory
 from pipeplan.validation.simulation.engine import BACKWARD, FORWARD, Run
@@ -40,36 +40,42 @@ class Peak:
 
 def memory_peaks(pipeline: Pipeline, run: Run) -> Mapping[int, Peak]:
     """The peaks of every rank that was dealt a micro-batch."""
+    series = _series(_changes(pipeline, run))
+    if not len(series.rank):
+        return {}
+    # By rank and number of older versions the most micro-batches held with them, -1 for none: the
+    # price grows with what is held.
+    most = np.full((series.rank.max() + 1, series.older.max() + 1), -1, dtype=np.int64)
+    np.maximum.at(most, (series.rank, series.older), series.held)
     prices = _prices(pipeline)
     out: dict[int, Peak] = {}
-    for rank, changes in _changes(pipeline, run).items():
+    for rank in np.flatnonzero(most.max(axis=1) >= 0).tolist():
         price = prices[pipeline.plan.stage_of_rank[rank]]
-        held = older = total = 0
-        for _, now_held, now_older in _states(changes):
-            held = max(held, now_held)
-            older = max(older, now_older)
-            total = max(total, price.total(now_held, now_older))
-        out[rank] = Peak(rank, held, older, total)
+        met = [(held, older) for older, held in enumerate(most[rank].tolist()) if held >= 0]
+        held, older = max(x[0] for x in met), met[-1][1]
+        out[rank] = Peak(rank, held, older, max(price.total(*x) for x in met))
     return out
 
 
-def holdings(pipeline: Pipeline, run: Run, rank: int) -> tuple[Holding, ...]:
-    """One rank's memory at every change, in order of time.
+def holdings(pipeline: Pipeline, run: Run, ranks: Sequence[int]) -> list[tuple[Holding, ...]]:
+    """The memory of each of `ranks` at every change, in order of time.
 
     The price of a micro-batch, a version and the constant part are those of `core.memory`; how many
     there are is what the run did. An update is applied when the next forward pass wants the newest
     weights; from then on the older version is kept until the last micro-batch that began under it
     has finished.
     """
-    price = _prices(pipeline)[pipeline.plan.stage_of_rank[rank]]
-    series: list[Holding] = []
-    for time_ms, held, older in _states(_changes(pipeline, run).get(rank, [])):
-        now = Holding(time_ms, held, older, price.total(held, older))
-        if series and series[-1].time_ms == time_ms:
-            series[-1] = now
-        else:
-            series.append(now)
-    return tuple(series)
+    series = _series(_changes(pipeline, run))
+    prices = _prices(pipeline)
+    out: list[tuple[Holding, ...]] = []
+    for rank in ranks:
+        price = prices[pipeline.plan.stage_of_rank[rank]]
+        own = slice(*np.searchsorted(series.rank, (rank, rank + 1)))
+        times, held, older = (x[own].tolist() for x in (series.time_ms, series.held, series.older))
+        # Of several changes at one time the last counts.
+        last = {time_ms: (h, o) for time_ms, h, o in zip(times, held, older, strict=True)}
+        out.append(tuple(Holding(t, h, o, price.total(h, o)) for t, (h, o) in last.items()))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,49 +103,83 @@ def _prices(pipeline: Pipeline) -> list[_Price]:
     return out
 
 
-def _changes(pipeline: Pipeline, run: Run) -> dict[int, list[tuple[float, int, int]]]:
-    """(time, kind, micro-batch) of every change, by rank.
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Rank, time, kind and micro-batch of everything that changes what a rank holds."""
 
-    Of what happens at one moment, releases come first: that is the order of one device.
+    rank: NDArray[np.int64]
+    time_ms: NDArray[np.float64]
+    kind: NDArray[np.int64]
+    micro_batch: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """After every begin and finish, by rank and time: micro-batches held, older versions kept."""
+
+    rank: NDArray[np.int64]
+    time_ms: NDArray[np.float64]
+    held: NDArray[np.int64]
+    older: NDArray[np.int64]
+
+
+def _changes(pipeline: Pipeline, run: Run) -> _Changes:
+    """All changes of a run, by rank and time.
+
+    Of what happens to a rank at one moment, finishing comes first, then the update, then beginning:
+    that is the order of one device.
     """
     log = run.operations
-    rank, kind = np.asarray(log.rank), np.asarray(log.kind)
-    passes = np.flatnonzero(kind <= BACKWARD)
-    begins = kind[passes] == FORWARD
-    times = np.where(begins, np.asarray(log.start_ms)[passes], np.asarray(log.end_ms)[passes])
-    out: dict[int, list[tuple[float, int, int]]] = {}
-    for r, time_ms, begin, m in zip(
-        rank[passes].tolist(),
-        times.tolist(),
-        begins.tolist(),
-        np.asarray(log.micro_batch)[passes].tolist(),
-        strict=True,
-    ):
-        out.setdefault(r, []).append((time_ms, _BEGIN if begin else _FINISH, m))
-    if not pipeline.problem.synchronous:
-        for r, time_ms in run.updates:
-            out[r].append((time_ms, _UPDATE, -1))
-    for changes in out.values():
-        changes.sort()
-    return dict(sorted(out.items()))
+    passes = np.flatnonzero(np.asarray(log.kind) <= BACKWARD)
+    begins = np.asarray(log.kind)[passes] == FORWARD
+    start_ms, end_ms = np.asarray(log.start_ms)[passes], np.asarray(log.end_ms)[passes]
+    updates = () if pipeline.problem.synchronous else run.updates
+    rank = np.append(np.asarray(log.rank)[passes], _integers(r for r, _ in updates))
+    time_ms = np.append(np.where(begins, start_ms, end_ms), [t for _, t in updates])
+    kind = np.append(np.where(begins, _BEGIN, _FINISH), _integers(_UPDATE for _ in updates))
+    micro_batch = np.append(np.asarray(log.micro_batch)[passes], _integers(-1 for _ in updates))
+    order = np.lexsort((micro_batch, kind, time_ms, rank))
+    return _Changes(rank[order], time_ms[order], kind[order], micro_batch[order])
 
 
-def _states(changes: list[tuple[float, int, int]]) -> Iterator[tuple[float, int, int]]:
-    """(time, micro-batches held, older versions kept) after every change."""
-    begun_under: dict[int, int] = {}
-    users: Counter[int] = Counter()
-    version = due = 0
-    for time_ms, kind, micro_batch in changes:
-        if kind == _UPDATE:
-            due += 1
-            continue
-        if kind == _BEGIN:
-            version = due
-            begun_under[micro_batch] = version
-            users[version] += 1
-        else:
-            under = begun_under.pop(micro_batch)
-            users[under] -= 1
-            if not users[under]:
-                del users[under]
-        yield time_ms, len(begun_under), len(users) - (version in users)
+def _integers(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _series(changes: _Changes) -> _Series:
+    begins = np.flatnonzero(changes.kind == _BEGIN)
+    ends = np.flatnonzero(changes.kind == _FINISH)
+    # Every rank ends with nothing, so that running counts need no restart between ranks.
+    held = np.zeros(len(changes.rank), dtype=np.int64)
+    held[begins] = 1
+    held[ends] = -1
+    np.cumsum(held, out=held)
+    older = np.cumsum(_version_changes(changes, begins, ends))
+    shown = changes.kind != _UPDATE
+    return _Series(changes.rank[shown], changes.time_ms[shown], held[shown], older[shown])
+
+
+def _version_changes(
+    changes: _Changes, begins: NDArray[np.intp], ends: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """+1 where a version becomes an older one that is still in use, -1 where its use ends.
+
+    A version is in use from the first micro-batch that begins under it to the last of these that
+    finishes; it is older from the moment that one begins under a later version.
+    """
+    out = np.zeros(len(changes.rank), dtype=np.int64)
+    if not len(begins):
+        return out
+    rank, micro_batch = changes.rank, changes.micro_batch
+    finish = np.empty(len(begins), dtype=np.int64)
+    finish[np.lexsort((micro_batch[begins], rank[begins]))] = ends[
+        np.lexsort((micro_batch[ends], rank[ends]))
+    ]
+    user, version = rank[begins], np.cumsum(changes.kind == _UPDATE)[begins]
+    first = np.flatnonzero((np.diff(version, prepend=-1) != 0) | (np.diff(user, prepend=-1) != 0))
+    last_finish = np.maximum.reduceat(finish, first)[:-1]
+    overtaken = begins[first[1:]]
+    older = (user[first[1:]] == user[first[:-1]]) & (overtaken < last_finish)
+    out[overtaken[older]] += 1  # no two are overtaken, or out of use, at once
+    out[last_finish[older]] -= 1
+    return out

@@ -11,11 +11,11 @@ and where messages do, it gets as much time as they took since its last turn. Ne
 other, and a port is never idle while anything waits for it.
 """
 
-import heapq
-import itertools
+from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 from pipeplan.validation.simulation.pipeline import Link
@@ -32,41 +32,33 @@ class Events:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Handler, Any, Any]] = []
-        self._count = itertools.count()
+        self._count = 0
 
     def at(self, time_ms: float, handler: Handler, a: Any, b: Any) -> None:
         """Call `handler(time_ms, a, b)` when it is that time."""
-        heapq.heappush(self._heap, (time_ms, next(self._count), handler, a, b))
+        self._count += 1
+        heappush(self._heap, (time_ms, self._count, handler, a, b))
 
     def run(self) -> None:
         """Until nothing is left to happen."""
-        heap, pop = self._heap, heapq.heappop
+        heap = self._heap
         while heap:
-            time_ms, _, handler, a, b = pop(heap)
+            time_ms, _, handler, a, b = heappop(heap)
             handler(time_ms, a, b)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PortBusy:
     """When ports were occupied, one entry an interval: `tag` is the message's or all-reduce's."""
 
-    port: list[int] = field(default_factory=list)
-    start_ms: list[float] = field(default_factory=list)
-    end_ms: list[float] = field(default_factory=list)
-    tag: list[int] = field(default_factory=list)
+    port: "array[int]"
+    start_ms: "array[float]"
+    end_ms: "array[float]"
+    tag: "array[int]"
 
 
-class _Message:
-    __slots__ = ("a", "b", "deliver", "hops", "latency_ms", "rank", "tag")
-
-    def __init__(self, link: Link, deliver: Handler, a: Any, b: Any, tag: int, rank: int) -> None:
-        self.rank = rank
-        self.hops = link.hops
-        self.latency_ms = link.latency_ms
-        self.deliver = deliver
-        self.a = a
-        self.b = b
-        self.tag = tag
+_Message = tuple[tuple[tuple[int, float], ...], float, Handler, Any, Any, int, int]
+"""Hops and latency of the link, what is called on arrival with which two values, tag, rank."""
 
 
 class _Bulk:
@@ -89,14 +81,19 @@ class Network:
         self._events = events
         self._free_ms = [0.0] * ports
         self._waiting: list[list[tuple[int, int, _Message, int]]] = [[] for _ in range(ports)]
-        self._arrivals = itertools.count()
+        self._arrivals = 0
         self._wakes = [False] * ports
         self._bulk: list[deque[_Bulk]] = [deque() for _ in range(ports)]
         self._bulk_since: list[float | None] = [None] * ports
         self._bulk_turn = [0] * ports
         self._owed_ms = [0.0] * ports
-        self.busy = PortBusy()
         self._record = record
+        self._log: list[Any] = []
+
+    def busy(self) -> PortBusy:
+        """What was recorded so far, in the order it began or, of all-reduces, ended."""
+        port, start_ms, end_ms, tag = (self._log[i::4] for i in range(4))
+        return PortBusy(array("q", port), array("d", start_ms), array("d", end_ms), array("q", tag))
 
     def send(
         self,
@@ -105,12 +102,15 @@ class Network:
         deliver: Handler,
         a: Any,
         b: Any,
-        *,
         tag: int,
         rank: int,
     ) -> None:
         """Send a message; `deliver(time, a, b)` is called when all of it has arrived."""
-        self._advance(time_ms, _Message(link, deliver, a, b, tag, rank), 0)
+        if link.hops:
+            message = (link.hops, link.latency_ms, deliver, a, b, tag, rank)
+            self._advance(time_ms, message, 0)
+        else:
+            self._events.at(time_ms + link.latency_ms, deliver, a, b)
 
     def send_bulk(
         self, time_ms: float, port: int, busy_ms: float, done: Handler, a: Any, b: Any, *, tag: int
@@ -118,40 +118,49 @@ class Network:
         """Occupy a port for `busy_ms` in all, in as many pieces as it takes."""
         self._bulk[port].append(_Bulk(busy_ms, done, a, b, tag))
         if self._bulk_since[port] is None:
-            free = self._free_ms[port] <= time_ms and not self._wakes[port]
-            if free and not self._waiting[port]:
+            if self._free_ms[port] <= time_ms and not self._wakes[port]:
                 self._resume_bulk(time_ms, port)
             else:
                 self._wake_when_free(port)
 
     def _advance(self, time_ms: float, message: _Message, hop: int) -> None:
         """The message could occupy its port number `hop` from now on."""
-        if hop == len(message.hops):
-            arrival_ms = time_ms + message.latency_ms
-            self._events.at(arrival_ms, message.deliver, message.a, message.b)
-            return
-        port = message.hops[hop][0]
-        if self._free_ms[port] > time_ms or self._wakes[port] or self._waiting[port]:
-            entry = (message.rank, next(self._arrivals), message, hop)
-            heapq.heappush(self._waiting[port], entry)
-            self._wake_when_free(port)
+        port = message[0][hop][0]
+        if self._free_ms[port] > time_ms or self._wakes[port]:
+            self._wait(port, message, hop)
         else:
             self._start(time_ms, message, hop)
 
-    def _start(self, time_ms: float, message: _Message, hop: int) -> None:
-        port, busy_ms = message.hops[hop]
-        end_ms = self._occupy(time_ms, port, busy_ms, message.tag)
-        following = hop + 1
-        if following == len(message.hops):
-            self._events.at(end_ms + message.latency_ms, message.deliver, message.a, message.b)
-            return
-        ready_ms = end_ms - message.hops[following][1]
-        if ready_ms > time_ms:
-            self._events.at(ready_ms, self._advance, message, following)
-        else:
-            self._advance(time_ms, message, following)
+    def _wait(self, port: int, message: _Message, hop: int) -> None:
+        self._arrivals += 1
+        heappush(self._waiting[port], (message[-1], self._arrivals, message, hop))
+        self._wake_when_free(port)
 
-    def _occupy(self, time_ms: float, port: int, busy_ms: float, tag: int) -> float:
+    def _start(self, time_ms: float, message: _Message, hop: int) -> None:
+        """The message occupies its port number `hop`, and all further ones that it may at once."""
+        hops, latency_ms, deliver, a, b, tag, _ = message
+        free_ms, log = self._free_ms, self._log
+        port, busy_ms = hops[hop]
+        while True:
+            end_ms = free_ms[port] = time_ms + busy_ms
+            if self._bulk[port]:
+                self._interrupt_bulk(time_ms, port, busy_ms)
+            if self._record and end_ms > time_ms:
+                log += (port, time_ms, end_ms, tag)
+            hop += 1
+            if hop == len(hops):
+                self._events.at(end_ms + latency_ms, deliver, a, b)
+                return
+            port, busy_ms = hops[hop]
+            if end_ms - busy_ms > time_ms:
+                self._events.at(end_ms - busy_ms, self._advance, message, hop)
+                return
+            if free_ms[port] > time_ms or self._wakes[port]:
+                self._wait(port, message, hop)
+                return
+
+    def _interrupt_bulk(self, time_ms: float, port: int, busy_ms: float) -> None:
+        """A message takes the port for `busy_ms`: the all-reduce that waits is owed as much."""
         since = self._bulk_since[port]
         if since is not None:
             bulk = self._bulk[port][0]
@@ -159,13 +168,8 @@ class Network:
             self._bulk_since[port] = None
             self._bulk_turn[port] += 1
             self._note(port, since, time_ms, bulk.tag)
-        end_ms = time_ms + busy_ms
-        self._free_ms[port] = end_ms
-        self._note(port, time_ms, end_ms, tag)
-        if self._bulk[port]:
-            self._owed_ms[port] += busy_ms
-            self._wake_when_free(port)
-        return end_ms
+        self._owed_ms[port] += busy_ms
+        self._wake_when_free(port)
 
     def _wake_when_free(self, port: int) -> None:
         if not self._wakes[port]:
@@ -185,7 +189,7 @@ class Network:
             if waiting:
                 self._wake_when_free(port)
         elif waiting:
-            _, _, message, hop = heapq.heappop(waiting)
+            _, _, message, hop = heappop(waiting)
             self._start(time_ms, message, hop)
             if waiting:
                 self._wake_when_free(port)
@@ -212,8 +216,4 @@ class Network:
 
     def _note(self, port: int, start_ms: float, end_ms: float, tag: int) -> None:
         if self._record and end_ms > start_ms:
-            busy = self.busy
-            busy.port.append(port)
-            busy.start_ms.append(start_ms)
-            busy.end_ms.append(end_ms)
-            busy.tag.append(tag)
+            self._log += (port, start_ms, end_ms, tag)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipeplan.core.cost import evaluate
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
-from pipeplan.core.topology import full_sync_ms, shares, sync_widths
+from pipeplan.core.topology import TopologyCost, full_sync_ms, shares, sync_widths
 
 __all__ = ["Link", "Pipeline", "Port", "SyncStep"]
 
@@ -48,6 +49,11 @@ class Pipeline:
     plan: Plan
 
     @cached_property
+    def price(self) -> TopologyCost:
+        """What core.cost says of the plan: the prediction."""
+        return evaluate(self.problem, self.plan).topology
+
+    @cached_property
     def forward_ms(self) -> tuple[float, ...]:
         """Forward pass of one micro-batch, by stage."""
         layers = self.problem.graph.layers
@@ -77,10 +83,7 @@ class Pipeline:
     @cached_property
     def moved_bytes(self) -> tuple[float, ...]:
         """What one micro-batch sends over each cut, one way, compressed."""
-        graph = self.problem.graph
-        return tuple(
-            graph.cut_bytes(prefix) / self.problem.compression for prefix in self.plan.prefixes[:-1]
-        )
+        return tuple(x / self.problem.compression for x in self.price.cut_bytes)
 
     @cached_property
     def full_sync_ms(self) -> tuple[float, ...]:

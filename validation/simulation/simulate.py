@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
@@ -39,7 +38,6 @@ def simulate(problem: Problem, plan: Plan, options: SimulationOptions | None = N
         if rank not in plan.stage_of_rank:
             raise PipeplanError(f"rank {rank} holds no stage, so it cannot be a straggler")
     pipeline = Pipeline(problem, plan)
-    price = evaluate(problem, plan).topology
     run, found = _steady_run(pipeline, chosen)
     shown, batch = run, None
     window = (0.0, run.end_ms) if found is None else found.window_ms
@@ -60,7 +58,7 @@ def simulate(problem: Problem, plan: Plan, options: SimulationOptions | None = N
     return Simulation(
         pipeline=pipeline,
         options=chosen,
-        predicted_ms=price.period_ms,
+        predicted_ms=pipeline.price.period_ms,
         floor_ms=floor_ms(pipeline),
         period_ms=None if found is None else found.period_ms,
         exact=found is not None and found.exact,
@@ -69,7 +67,7 @@ def simulate(problem: Problem, plan: Plan, options: SimulationOptions | None = N
         window_ms=window,
         stages=_stage_shares(pipeline, shown, window),
         ports=_port_shares(pipeline, shown, window),
-        predicted_batch_ms=price.batch_ms,
+        predicted_batch_ms=pipeline.price.batch_ms,
         batch_ms=None if batch is None else batch.end_ms,
     )
 
@@ -105,7 +103,7 @@ def floor_ms(pipeline: Pipeline) -> float:
     """
     problem, plan = pipeline.problem, pipeline.plan
     if problem.schedule != "gpipe":
-        return evaluate(problem, plan).topology.period_ms
+        return pipeline.price.period_ms
     loads: list[dict[tuple[str, int], list[float]]] = []
     for backward in (False, True):
         load: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -188,7 +186,13 @@ def _measure(pipeline: Pipeline, run: Run, cycle: int) -> _Found | None:
     fed_until = float(np.asarray(log.start_ms)[first & (kind == FORWARD)].max())
     back = np.sort(np.asarray(log.end_ms)[first & (kind == BACKWARD)])
     back = back[back <= fed_until]
-    one = steady(back, cycle)
+    synced: dict[int, list[float]] = {s: [] for s, x in enumerate(pipeline.sync_steps) if x}
+    for rank, time_ms in run.updates:
+        stage = pipeline.plan.stage_of_rank[rank]
+        if stage in synced and time_ms <= fed_until:
+            synced[stage].append(time_ms)
+    all_reduced = [] if pipeline.problem.synchronous else [np.array(x) for x in synced.values()]
+    one = steady(back, cycle, all_reduced)
     if one is None:
         return None
     return _Found(one.period_ms, one.exact, (float(back[one.first]), float(back[one.last])))

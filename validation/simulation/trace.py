@@ -66,12 +66,13 @@ def _events(result: Simulation) -> Iterator[dict[str, Any]]:
             "ts": start * 1e3,
             "dur": (end - start) * 1e3,
         }
-    for s, share in enumerate(result.stages):
-        for held in holdings(result.pipeline, result.run, share.peak_rank):
+    fullest = [share.peak_rank for share in result.stages]
+    for s, series in enumerate(holdings(result.pipeline, result.run, fullest)):
+        for held in series:
             yield {
                 "ph": "C",
-                "name": f"memory of rank {share.peak_rank} (stage {s})",
-                "pid": cluster.server_of(share.peak_rank),
+                "name": f"memory of rank {fullest[s]} (stage {s})",
+                "pid": cluster.server_of(fullest[s]),
                 "ts": held.time_ms * 1e3,
                 "args": {"bytes": held.total_bytes},
             }
