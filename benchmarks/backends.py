@@ -15,15 +15,12 @@ from pathlib import Path
 
 from pipeplan.cli.output import print_lines
 from pipeplan.cli.render.markdown import table_head, table_row, table_tail
-from pipeplan.cli.search import backends_named
+from pipeplan.cli.search import Search, backends_named, one_of_many
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import parse_duration_s
 from pipeplan.models.formats import read_profile
-from pipeplan.solver.api import solve
-from pipeplan.solver.options import SolveOptions
-from pipeplan.validation.comparison import Instance, Row, rows, uninterrupted
+from pipeplan.validation.comparison import Instance, Row, rows
 from pipeplan.validation.suite import named
 
 PROFILES = Path(__file__).resolve().parents[2] / "shared" / "reference" / "pipedream"
@@ -73,17 +70,18 @@ def main() -> int:
         raise SystemExit(f"the profiles are not here: {PROFILES}")
     try:
         backends = backends_named(asked.backends)
-        limit_s = parse_duration_s(asked.time_limit)
-        options = SolveOptions(time_limit_s=limit_s, workers=asked.workers)
+        search = Search(time_limit=asked.time_limit, workers=asked.workers)
+        search.options()  # What is wrong with these is not a backend's answer.
         table = instances(asked.profiles.split(","))
     except PipeplanError as error:
         parser.error(str(error))
     found: list[Row] = []
     print_lines(table_head(backends))
     try:
-        for row in rows(table, backends, lambda *x: uninterrupted(solve(*x, options))):
-            found.append(row)
-            print_lines([table_row(row)])
+        with one_of_many(search) as solved:
+            for row in rows(table, backends, solved):
+                found.append(row)
+                print_lines([table_row(row)])
     except KeyboardInterrupt:
         return 130
     finally:

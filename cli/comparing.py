@@ -5,11 +5,11 @@ from typing import Any
 
 from pipeplan.cli.progress import announce
 from pipeplan.cli.render.comparison import claim_figures
-from pipeplan.cli.search import Search, find
+from pipeplan.cli.search import Search, one_of_many
 from pipeplan.core.codec import gap
 from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import SolveResult
-from pipeplan.validation.comparison import Instance, Row, profiles, rows, uninterrupted
+from pipeplan.validation.comparison import Instance, Row, profiles, rows
 from pipeplan.validation.crosscheck import Claim
 
 __all__ = ["comparison_to_dict", "followed"]
@@ -20,7 +20,7 @@ def followed(
 ) -> Iterator[Row]:
     """The rows as they are done, with a line on stderr for every answer.
 
-    Raises KeyboardInterrupt where Ctrl-C ended a search.
+    Raises KeyboardInterrupt on Ctrl-C.
     """
     total = len(instances) * len(backends)
     told = 0
@@ -37,9 +37,8 @@ def followed(
         where = f"{instance.profile} on {instance.cluster}"
         announce(f"{told} of {total}: {where}: {claim.backend} {' '.join(parts)}")
 
-    yield from rows(
-        instances, backends, lambda problem, name: uninterrupted(find(problem, name, search)), tell
-    )
+    with one_of_many(search) as solved:
+        yield from rows(instances, backends, solved, tell)
 
 
 def comparison_to_dict(

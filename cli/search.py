@@ -1,5 +1,8 @@
 """How to look for a plan, from the command line; and the look itself, with its progress."""
 
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,9 +13,9 @@ from pipeplan.core.errors import ProblemError, shown
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import parse_duration_s
 from pipeplan.solver.options import BACKENDS, BackendName, SolveOptions
-from pipeplan.solver.result import SolveResult
+from pipeplan.solver.result import Limit, SolveResult
 
-__all__ = ["Search", "backends_named", "find"]
+__all__ = ["Search", "backends_named", "find", "one_of_many"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +64,34 @@ def find(problem: Problem, backend: BackendName, search: Search) -> SolveResult:
     options = search.options()
     with reporting(backend, quiet=search.log) as progress:
         return solve(problem, backend, options, progress)
+
+
+@contextmanager
+def one_of_many(search: Search) -> Iterator[Callable[[Problem, BackendName], SolveResult]]:
+    """Yield what solves the next question of a run of many, which Ctrl-C ends as a whole.
+
+    A search by itself answers Ctrl-C with its best plan; here KeyboardInterrupt is raised, also
+    where the search was just done, or lost the signal.
+    """
+    heard = False
+
+    def hear(*_: object) -> None:
+        nonlocal heard
+        heard = True
+        raise KeyboardInterrupt
+
+    def solved(problem: Problem, backend: BackendName) -> SolveResult:
+        result = find(problem, backend, search)
+        if heard or result.limit is Limit.INTERRUPT:
+            raise KeyboardInterrupt
+        return result
+
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler:  # Ignored, as behind nohup: so it stays.
+        yield solved
+        return
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield solved
+    finally:
+        signal.signal(signal.SIGINT, usual)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pipeplan.core.errors import BackendBugError, BackendUnavailableError, ProblemError
 from pipeplan.core.problem import Problem
 from pipeplan.solver.options import BackendName
-from pipeplan.solver.result import Limit, SolveResult, Status
+from pipeplan.solver.result import SolveResult, Status
 from pipeplan.validation.crosscheck import Claim, Verdict, crosscheck
 from pipeplan.validation.performance import Performance, performance
 
-__all__ = ["Find", "Instance", "Row", "ask", "profiles", "rows", "uninterrupted"]
+__all__ = ["Find", "Instance", "Row", "ask", "profiles", "rows"]
 
 Find = Callable[[Problem, BackendName], SolveResult]
 """Whoever solves a problem with a backend."""
@@ -76,7 +76,8 @@ def rows(
 ) -> Iterator[Row]:
     """Ask every backend about every instance; yields a row as soon as it is whole.
 
-    `told` hears of each claim as it comes.
+    `told` hears of each claim as it comes. What `find` raises beyond refusals and faults of a
+    backend, KeyboardInterrupt say, ends the rows.
     """
     for instance in instances:
         claims: list[Claim] = []
@@ -90,14 +91,3 @@ def rows(
 def profiles(backends: Sequence[str], found: Iterable[Row]) -> Performance:
     """Performance profiles over the rows that agree: elsewhere one of the proofs is none."""
     return performance(backends, [row.proof_seconds() for row in found if row.verdict.agree])
-
-
-def uninterrupted(result: SolveResult) -> SolveResult:
-    """The result; raises KeyboardInterrupt where Ctrl-C stopped its search.
-
-    A search answers Ctrl-C with the best plan so far. A run of many searches must end as a whole,
-    not go on with the next one.
-    """
-    if result.limit is Limit.INTERRUPT:
-        raise KeyboardInterrupt
-    return result

@@ -19,7 +19,7 @@ from pipeplan.core.units import format_ms
 from pipeplan.models.formats import read_profile
 from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import SolveResult, Status
-from pipeplan.validation.comparison import Find, uninterrupted
+from pipeplan.validation.comparison import Find
 from pipeplan.validation.reference_files import Record, ReferenceFile, plan_digest
 from pipeplan.validation.suite import reference_problems
 
@@ -73,10 +73,7 @@ def regress(
     backends: Sequence[BackendName],
     find: Find,
 ) -> Iterator[Finding]:
-    """Check every record; yields as it goes.
-
-    `find` solves. Raises KeyboardInterrupt where Ctrl-C ended one of its searches.
-    """
+    """Check every record with what `find` answers; yields as it goes."""
     for path, file in files:
         graph = read_profile(_source(path, file.instance)).graph
         if graph.digest != file.profile_digest:
@@ -104,7 +101,7 @@ def _checked(
     instance: str, problem: Problem, record: Record, backend: BackendName, find: Find
 ) -> Finding:
     try:
-        found = uninterrupted(find(problem, backend))
+        found = find(problem, backend)
     except (ProblemError, BackendUnavailableError) as refusal:
         verdict: Verdict = "cannot"
         text = str(refusal)
@@ -154,9 +151,9 @@ def record_answers(
 ) -> tuple[ReferenceFile, list[str]]:
     """The references of a profile as they would be recorded now, and what changes, in words.
 
-    `find` solves. A record that still holds is kept as it is, date included. Questions that nobody
-    can answer within the limit are left out, and said. Raises KeyboardInterrupt where Ctrl-C ended
-    a search.
+    `find` solves, and must not answer for a search that was interrupted. A record that still holds
+    is kept as it is, date included. Where nobody can answer within the limit, what was recorded
+    stays, and that is said.
     """
     kept = {}
     if old is not None and old.profile_digest == graph.digest:
@@ -169,7 +166,7 @@ def record_answers(
         asked = problem_to_dict(problem)
         before = kept.pop(_key_of(asked), None)
         try:
-            found = uninterrupted(find(problem, "auto"))
+            found = find(problem, "auto")
         except PipeplanError as refusal:
             # No answer refutes nothing: what was known stays known.
             changes.append(f"{asked['scope']} {asked['cost_model']}: not answered: {refusal}")

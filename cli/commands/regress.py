@@ -8,9 +8,6 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pipeplan.core.problem import Problem
-    from pipeplan.solver.options import BackendName
-    from pipeplan.solver.result import SolveResult
     from pipeplan.validation.comparison import Find
     from pipeplan.validation.reference_files import ReferenceFile
     from pipeplan.validation.regress import Finding, Verdict
@@ -51,7 +48,7 @@ def command(
     """
     from pipeplan.cli.errors import EXIT_FALSE
     from pipeplan.cli.output import print_json
-    from pipeplan.cli.search import Search, backends_named, find
+    from pipeplan.cli.search import Search, backends_named, one_of_many
     from pipeplan.validation.regress import regress
 
     search = Search(time_limit=time_limit)
@@ -59,18 +56,17 @@ def command(
     wanted = () if only is None else tuple(only.split(","))
     names = backends_named(backends)
 
-    def ask(problem: "Problem", backend: "BackendName") -> "SolveResult":
-        return find(problem, backend, search)
-
     if update:
-        _update(folder, wanted, ask)
+        with one_of_many(search) as solved:
+            _update(folder, wanted, solved)
         return
     findings: list[Finding] = []
     try:
-        for finding in regress(_references(folder, wanted), names, ask):
-            findings.append(finding)
-            if not as_json and finding.verdict in ("different", "unfinished"):
-                _print(finding)
+        with one_of_many(search) as solved:
+            for finding in regress(_references(folder, wanted), names, solved):
+                findings.append(finding)
+                if not as_json and finding.verdict in ("different", "unfinished"):
+                    _print(finding)
     finally:  # Ctrl-C too: what was checked is counted.
         if as_json:
             print_json(_document(findings))

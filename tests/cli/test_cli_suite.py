@@ -1,7 +1,9 @@
 """`pipeplan compare` over many instances: --suite, --markdown, --json, and what an end leaves."""
 
+import contextlib
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ def unsolved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Problem, str]]:
         asked.append((problem, backend))
         return SolveResult(Status.OPTIMAL, Stats(backend, 0.5), objective_ms=1.0, bound_ms=1.0)
 
-    monkeypatch.setattr("pipeplan.cli.comparing.find", find)
+    monkeypatch.setattr("pipeplan.cli.search.find", find)
     return asked
 
 
@@ -47,14 +49,14 @@ def lies(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[Honest, Problem, str], SolveResult]
 ) -> None:
     """Let `answer` stand between the command and the solver."""
-    from pipeplan.cli import comparing
+    from pipeplan.cli import search
 
-    honest = comparing.find
+    honest = search.find
 
     def find(problem: Problem, backend: str, flags: Any) -> SolveResult:
         return answer(lambda *asked: honest(*asked, flags), problem, backend)
 
-    monkeypatch.setattr(comparing, "find", find)
+    monkeypatch.setattr(search, "find", find)
 
 
 def cells(line: str) -> list[str]:
@@ -188,6 +190,24 @@ def test_an_interrupt_leaves_what_is_finished(
     else:
         assert "1 of 2 instances: backends agree on 1" in ran.out
         assert "b|c" not in ran.out
+
+
+def test_an_interrupt_that_a_search_survives_ends_the_run_too(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(honest: Honest, problem: Problem, backend: str) -> SolveResult:
+        result = honest(problem, backend)
+        if "b" in problem.graph.name:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        return result
+
+    lies(monkeypatch, answer)
+    before = signal.getsignal(signal.SIGINT)
+    ran = run("compare", "--suite", folder, *CLUSTER, "--backends", "dp")
+    assert ran.code == 130
+    assert "1 of 2 instances" in ran.out
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_why_a_backend_gave_no_answer_is_said_once_a_profile(

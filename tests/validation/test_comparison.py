@@ -9,7 +9,7 @@ from pipeplan.core.plan import Plan, Stage
 from pipeplan.core.problem import Problem
 from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import Limit, SolveResult, Stats, Status
-from pipeplan.validation.comparison import Instance, ask, profiles, rows, uninterrupted
+from pipeplan.validation.comparison import Instance, ask, profiles, rows
 from pipeplan.validation.crosscheck import Claim
 from pipeplan.validation.suite import CLUSTERS, named
 
@@ -118,19 +118,6 @@ def test_proofs_that_contradict_each_other_count_for_nobody() -> None:
     assert [row.verdict.agree for row in found] == [True, False]
     profile = profiles(("dp", "milp"), found)
     assert (profile.instances, profile.common) == (1, 1)
-
-
-def test_ctrl_c_in_a_search_ends_the_run() -> None:
-    stopped = SolveResult(Status.FEASIBLE, Stats("dp", 1.0), PLAN, 9.0, 1.0, Limit.INTERRUPT)
-    answers = iter([answer("dp", "OPTIMAL", 10.0), stopped])
-
-    def find(problem: Problem, backend: BackendName) -> SolveResult:
-        return uninterrupted(next(answers))
-
-    coming = rows([Instance("vgg", "2", PROBLEM)] * 3, ("dp",), find)
-    assert next(coming).verdict.answered == 1
-    with pytest.raises(KeyboardInterrupt):
-        next(coming)
 
 
 def test_names_of_clusters() -> None:

@@ -236,18 +236,21 @@ def test_update_records_a_proof_that_was_missing(
     assert "FEASIBLE" in changes[0]
 
 
-def test_an_interrupted_search_ends_the_run_and_records_nothing(
-    folder: Path, graph: LayerGraph, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_update_writes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = asked_first(folder, graph, monkeypatch)
+    from pipeplan.cli import search
 
-    def stopped(problem: Problem, backend: BackendName) -> SolveResult:
+    def stopped(problem: Problem, backend: BackendName, flags: Any) -> SolveResult:
         return result(Status.NO_SOLUTION, None, None, Limit.INTERRUPT)
 
-    with pytest.raises(KeyboardInterrupt):
-        record_answers(SMALL, graph, stopped, old, "2030-01-01")
-    with pytest.raises(KeyboardInterrupt):
-        list(regress([(folder / f"{SMALL}.json", old)], ("dp",), stopped))
+    monkeypatch.setattr(search, "find", stopped)
+    path = folder / f"{SMALL}.json"
+    before = path.read_text()
+    code, out = run(folder, "--update", "--only", SMALL)
+    assert code == 130
+    assert "interrupted" in out
+    assert path.read_text() == before
 
 
 def test_what_was_checked_before_an_interrupt_is_counted(
