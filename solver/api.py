@@ -76,7 +76,7 @@ def _beyond_dp(
     reduced = reduce_graph(problem)
     hint = linear_plan(problem, reduced, watch)
     if hint is not None and problem.scope == "joint":
-        left = watch.share(3)
+        left = watch.share(2)
         hint = improved_plan(problem, reduced, hint, _SAMPLE_S if left is None else left)
     left = watch.share(1)
     if left is not None:

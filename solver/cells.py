@@ -5,24 +5,26 @@ c(D) < c(v and all before it). So the sums over surely placed blocks bound a sta
 below, and a minimum cut over the blocks that are not sure bounds what crosses.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["CellSums", "Cells", "cell_sums", "cells_of", "closure_sums", "least_crossing"]
+__all__ = ["CellSums", "Cells", "Crossing", "cell_sums", "cells_of", "closure_sums"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_MOST_FREE: Final = 300
+_MOST_FREE: Final = 600
 """Blocks of a cell that may be on either side, up to which a minimum cut is looked for."""
+_MOST_FLOW: Final = 2**50
+"""Sum of capacities up to which bytes are counted singly: far from the overflow of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +47,29 @@ class Cells:
     def barred(self) -> npt.NDArray[np.bool_]:
         """Pairs of cells between which no stage lies: a stage may stay within a cell, but neither
         within the empty cut nor within the whole graph."""
-        out = np.tril(np.ones((len(self), len(self)), dtype=np.bool_), -1)
-        out[0, 0] = out[-1, -1] = True
-        return out
+        return self.barred_in(slice(0, len(self)), slice(0, len(self)))
 
-    def compute_ms(self, values: Sequence[float]) -> Floats:
-        """The least compute of a stage from a cut of cell i to one of cell j."""
-        apart = self.least[None, :] - self.most[:, None]
-        return np.maximum(np.maximum(apart, self.pairs(values)), 0.0)
+    def barred_in(self, rows: slice, columns: slice) -> npt.NDArray[np.bool_]:
+        """`barred` of cells i in `rows` and j in `columns` alone."""
+        last = len(self) - 1
+        i = np.arange(rows.start, rows.stop)[:, None]
+        j = np.arange(columns.start, columns.stop)[None, :]
+        return np.asarray((i > j) | ((i == j) & ((i == 0) | (i == last))))
 
-    def pairs(self, values: Sequence[float]) -> Floats:
+    def compute_ms(self, values: Floats, rows: slice, columns: slice) -> Floats:
+        """The least compute of a stage from a cut of cell i in `rows` to one of j in `columns`."""
+        apart = self.least[None, columns] - self.most[rows, None]
+        return np.maximum(np.maximum(apart, self.pairs(values, rows, columns)), 0.0)
+
+    def pairs(self, values: Floats, rows: slice, columns: slice) -> Floats:
         """Sum of values over the blocks that are surely not in cut i and surely in cut j."""
-        size = len(self.least)
-        out = np.zeros((size, size))
-        known = (self.first_in < size) & (self.last_out >= 0)
-        index = (self.last_out[known], self.first_in[known])
-        np.add.at(out, index, np.asarray(values, dtype=np.float64)[known])
+        out = np.zeros((rows.stop - rows.start, columns.stop - columns.start))
+        if not out.size:
+            return out
+        known = (self.last_out >= rows.start) & (self.first_in < columns.stop)
+        outside = np.minimum(self.last_out[known], rows.stop - 1) - rows.start
+        inside = np.maximum(self.first_in[known], columns.start) - columns.start
+        np.add.at(out, (outside, inside), values[known])
         return np.flip(np.flip(out, 0).cumsum(0), 0).cumsum(1)
 
 
@@ -78,27 +87,53 @@ class CellSums:
 def cell_sums(reduced: ReducedGraph, most: int) -> CellSums:
     """All that is sure of cuts in at most so many cells (and two)."""
     cells = cells_of(reduced, most)
+    every = slice(0, len(cells))
     return CellSums(
         cells,
-        cells.compute_ms(reduced.compute_ms),
-        cells.pairs(reduced.parameter_bytes),
-        least_crossing(reduced, cells),
+        cells.compute_ms(np.array(reduced.compute_ms), every, every),
+        cells.pairs(np.array(reduced.parameter_bytes, dtype=np.float64), every, every),
+        _least_crossing(reduced, cells)[0],
     )
 
 
-def cells_of(reduced: ReducedGraph, most: int) -> Cells:
-    """Intervals between the breakpoints at which what is sure changes, thinned out to `most`."""
+class Crossing:
+    """The least that crosses a cut of any interval of compute, from minimum cuts in some cells.
+
+    `ideals` are those cuts, each by its blocks as bits, ascending in compute.
+    """
+
+    def __init__(self, reduced: ReducedGraph, most: int) -> None:
+        self._cells = cells_of(reduced, most)
+        self._bytes, self.ideals = _least_crossing(reduced, self._cells)
+
+    def of(self, cells: Cells) -> Floats:
+        """Lower bounds in bytes for other cells of the same graph."""
+        own = self._cells
+        # A cut lies in some own cell: the cheapest of those that the other cell overlaps counts.
+        first = np.searchsorted(own.most, cells.least, side="left")
+        stop = np.searchsorted(own.least, cells.most, side="right")
+        out = self._bytes[np.minimum(first, stop - 1)]
+        for further in range(1, int((stop - first).max(initial=0))):
+            out = np.minimum(out, self._bytes[np.minimum(first + further, stop - 1)])
+        out[0] = out[-1] = 0.0
+        return out
+
+
+def cells_of(reduced: ReducedGraph, most: int, finest_ms: float = math.inf) -> Cells:
+    """Intervals between the breakpoints at which what is sure changes, thinned out to `most`; none
+    is wider than `finest_ms`, which may make them more."""
     values = np.asarray(reduced.compute_ms)
     total = float(values.sum())
     eps = total * 1e-9
     down = closure_sums(reduced.ancestors, values)
     up = closure_sums(reduced.descendants, values)
     rest = total - up
-    breaks = np.unique(np.concatenate(([0.0], down, rest)))
-    breaks = breaks[np.concatenate(([True], np.diff(breaks) > 4 * eps))]
+    breaks = _apart(np.concatenate(([0.0], down, rest)), 4 * eps)
     if len(breaks) > most:
         wanted = np.linspace(0.0, total, most)
         breaks = breaks[np.unique(np.searchsorted(breaks, wanted, side="right") - 1)]
+    if finest_ms < total:
+        breaks = _apart(np.concatenate((breaks, np.arange(0.0, total, finest_ms))), 4 * eps)
     floor = np.concatenate(([0.0], breaks - 2 * eps, [total]))
     ceiling = np.concatenate(([0.0], breaks[1:] - 2 * eps, [total, total]))
     # Sure membership is monotone in the compute placed: one threshold a block.
@@ -117,6 +152,12 @@ def cells_of(reduced: ReducedGraph, most: int) -> Cells:
     return Cells(np.maximum(least, 0.0), np.maximum(highest, 0.0), first_in, last_out)
 
 
+def _apart(values: Floats, distance: float) -> Floats:
+    """The values in order, less those that follow another too closely."""
+    ordered = np.unique(values)
+    return ordered[np.concatenate(([True], np.diff(ordered) > distance))]
+
+
 def closure_sums(sets: Sequence[int], values: Floats) -> Floats:
     """Sum of values over each bit set (`ReducedGraph.ancestors` and `descendants`)."""
     width = -(-len(values) // 8)
@@ -129,9 +170,9 @@ def closure_sums(sets: Sequence[int], values: Floats) -> Floats:
     return out
 
 
-def least_crossing(reduced: ReducedGraph, cells: Cells) -> Floats:
+def _least_crossing(reduced: ReducedGraph, cells: Cells) -> tuple[Floats, tuple[int, ...]]:
     """The least that crosses any cut of each cell: what surely crosses, and a minimum cut over the
-    blocks that are not sure."""
+    blocks that are not sure. Second, the different minimum cuts by their blocks as bits."""
     size = len(cells)
     surely = np.zeros(size + 1)
     touching: list[list[int]] = [[] for _ in range(len(reduced))]
@@ -144,43 +185,61 @@ def least_crossing(reduced: ReducedGraph, cells: Cells) -> Floats:
         for v in (tensor.producer, *tensor.consumers):
             touching[v].append(number)
     out = surely.cumsum()[:-1]
+    ideals: dict[int, None] = {}
     for i in range(1, size - 1):
-        free = np.flatnonzero((cells.first_in > i) & (cells.last_out < i))
-        if 0 < len(free) <= _MOST_FREE:
-            out[i] += _least_cut(reduced, cells, i, [int(v) for v in free], touching)
-    return out
+        free = np.flatnonzero((cells.first_in > i) & (cells.last_out < i)).tolist()
+        if len(free) > _MOST_FREE:
+            continue
+        sure = sum(1 << v for v in np.flatnonzero(cells.first_in <= i).tolist())
+        if not free:
+            ideals[sure] = None
+            continue
+        found = _least_cut(reduced, cells, i, free, touching)
+        if found is not None:
+            out[i] += found[0]
+            ideals.update((sure | cut, None) for cut in found[1:])
+    return out, tuple(ideals)
 
 
 def _least_cut(
     reduced: ReducedGraph, cells: Cells, cell: int, free: list[int], touching: list[list[int]]
-) -> int:
-    """Least bytes that cross a cut of a cell, besides what surely does.
+) -> tuple[int, int, int] | None:
+    """Least bytes that cross a cut of a cell, besides what surely does, and of the free blocks
+    those inside the smallest and the largest such cut, as bits; None where that is not found.
 
-    Minimum cut between "in" and "out": a tensor's producer feeds a node of its own, from where an
-    unbounded edge leads to every reader, and a block in the cut forces its producers in.
+    Minimum cut between "in" (0) and "out" (1): a tensor's producer feeds a node of its own, from
+    where an unbounded edge leads to every reader, and a block in the cut forces its producers in.
     """
+    from ortools.graph.python import max_flow  # type: ignore[import-untyped]
+
     sure, gone = cells.first_in <= cell, cells.last_out >= cell
-    undecided = set(free)
-    flow = nx.DiGraph()
-
-    def node(v: int) -> int | str:
-        return v if v in undecided else "in" if sure[v] else "out"
-
-    for number in sorted({number for v in free for number in touching[v]}):
-        tensor = reduced.tensors[number]
-        if gone[tensor.producer] or all(sure[w] for w in tensor.consumers):
-            continue
-        if sure[tensor.producer] and any(gone[w] for w in tensor.consumers):
-            continue
-        hub = ("tensor", number)
-        flow.add_edge(node(tensor.producer), hub, capacity=tensor.bytes_)
-        for w in tensor.consumers:
-            if not sure[w]:
-                flow.add_edge(hub, node(w))
-    if "in" not in flow or "out" not in flow:
-        return 0
-    for v in free:
-        for w in reduced.readers[v]:
-            if w in undecided:
-                flow.add_edge(w, v)
-    return int(nx.minimum_cut_value(flow, "in", "out"))
+    node = {v: n for n, v in enumerate(free, start=2)}
+    tensors = [
+        tensor
+        for tensor in (
+            reduced.tensors[number] for number in sorted({i for v in free for i in touching[v]})
+        )
+        if not gone[tensor.producer]
+        and not all(sure[w] for w in tensor.consumers)
+        and not (sure[tensor.producer] and any(gone[w] for w in tensor.consumers))
+    ]
+    whole = sum(tensor.bytes_ for tensor in tensors)
+    # Rounded down, a capacity still gives a lower bound.
+    unit = whole // _MOST_FLOW + 1
+    unbounded = whole // unit + 1
+    arcs = [(0, 1, 0)]
+    for hub, tensor in enumerate(tensors, start=2 + len(free)):
+        arcs.append((node.get(tensor.producer, 0), hub, tensor.bytes_ // unit))
+        # A reader that is neither free nor sure is out.
+        arcs += [(hub, node.get(w, 1), unbounded) for w in tensor.consumers if not sure[w]]
+    for v, n in node.items():
+        arcs += [(node[w], n, unbounded) for w in reduced.readers[v] if w in node]
+    flow = max_flow.SimpleMaxFlow()
+    tails, heads, capacities = np.array(arcs, dtype=np.int64).T
+    flow.add_arcs_with_capacity(tails.astype(np.int32), heads.astype(np.int32), capacities)
+    if flow.solve(0, 1) != flow.OPTIMAL:
+        return None
+    inside, outside = set(flow.get_source_side_min_cut()), set(flow.get_sink_side_min_cut())
+    smallest = sum(1 << v for v, n in node.items() if n in inside)
+    largest = sum(1 << v for v, n in node.items() if n not in outside)
+    return int(flow.optimal_flow()) * unit, smallest, largest

@@ -17,16 +17,18 @@ Floats = npt.NDArray[np.float64]
 class JointStages:
     """Busy times of stages between cuts i and j of one block size.
 
-    `compute_ms[i,j]` and `weights[i,j]` (bytes) are a stage's own, `crossing[i]` what crosses cut i
-    in bytes. `relaxed`: what depends on how far the neighbouring stages reach is left out, so that
-    the times are lower bounds; else they are assumed to lie in the child that they touch.
+    `compute_ms[i,j]` and `weights[i,j]` (bytes) are a stage's own, `entering[i]` and `leaving[j]`
+    what crosses the cuts on either side of it in bytes. `relaxed`: what depends on how far the
+    neighbouring stages reach is left out, so that the times are lower bounds; else they are assumed
+    to lie in the child that they touch.
     """
 
     problem: Problem
     geometry: Geometry
     compute_ms: Floats
     weights: Floats
-    crossing: Floats
+    entering: Floats
+    leaving: Floats
     relaxed: bool = False
 
     def busy_ms(self, p: int, k: int) -> Floats:
@@ -35,7 +37,7 @@ class JointStages:
         geometry = self.geometry
         stage = geometry.stage(p, k)
         n = stage.replicas
-        entering, leaving = self.crossing[:, None], self.crossing[None, :]
+        entering, leaving = self.entering[:, None], self.leaving[None, :]
         cost: Floats = self.compute_ms / n
         if stage.device_sync_ms_per_byte or stage.latency_ms:
             cost += self.weights * stage.device_sync_ms_per_byte + stage.latency_ms

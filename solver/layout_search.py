@@ -18,7 +18,7 @@ from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Layout
-from pipeplan.solver.cells import CellSums, cell_sums
+from pipeplan.solver.cells import CellSums, Crossing, cell_sums
 from pipeplan.solver.explain import explain
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
@@ -342,14 +342,14 @@ class _Search:
 
     @cached_property
     def sums(self) -> CellSums:
-        """What the relaxation knows of cuts, as fine as the number of devices affords."""
-        nested = self.problem.scope == "nested"
-        return cell_sums(self.reduced, 260 if nested else self._joint_cells())
+        """What the relaxation of nested plans knows of cuts."""
+        return cell_sums(self.reduced, 260)
 
-    def _joint_cells(self) -> int:
-        fine = max(50, min(500, 6_000 // self.problem.cluster.devices))
-        # Each cell costs minimum cuts in the graph: coarser where that is large.
-        return max(24, min(fine, 100_000 // len(self.reduced)))
+    @cached_property
+    def crossing(self) -> Crossing:
+        """What the relaxation of joint plans knows of cuts."""
+        # Each cell costs a minimum cut in the graph: coarser where that is large.
+        return Crossing(self.reduced, max(24, min(2_000, 1_000_000 // len(self.reduced))))
 
     def _met(self, bound: float) -> bool:
         """Whether a bound is as high as the best plan, or as near as was asked for."""
@@ -381,14 +381,17 @@ class _Search:
             relaxation = relax_levelwise(problem, self.sums, layout, self.objective)
             bound = relaxation.bound_ms
         elif problem.micro_batches is None:
-            relaxation = relax_joint(problem, self.sums, layout, self.objective)
+            relaxation = self._relaxed(layout, self.objective)
             bound = relaxation.bound_ms
         else:
             total = problem.graph.total_compute_ms
-            relaxation = relax_joint(problem, self.sums, layout, (self.objective - total) / further)
+            relaxation = self._relaxed(layout, (self.objective - total) / further)
             bound = total + further * relaxation.bound_ms
         bounds[layout] = max(bounds[layout], min(bound, self.objective))
         return relaxation
+
+    def _relaxed(self, layout: Layout, upper_ms: float) -> Relaxation:
+        return relax_joint(self.problem, self.reduced, self.crossing, layout, upper_ms)
 
     def _own(self, layout: Layout) -> Plan | None:
         """The best plan, if it is one of this layout."""

@@ -68,6 +68,7 @@ class _Program:
             line.compute_ms[None, :] - line.compute_ms[:, None],
             self.weights,
             line.crossing,
+            line.crossing,
         )
         asked = problem.constraints
         self.counts_stages = bool(

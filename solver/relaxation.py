@@ -6,6 +6,7 @@ chains the bound is exact but for the coupling of shared ports; where branches r
 weakens with their compute.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +15,10 @@ import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout
-from pipeplan.solver.cells import Cells, CellSums
+from pipeplan.solver.cells import Cells, Crossing, cells_of
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
+from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["MOST_BLOCKS", "Relaxation", "relax_joint", "windows_of"]
 
@@ -26,6 +28,11 @@ Bools = npt.NDArray[np.bool_]
 MOST_BLOCKS: Final = 4_000
 """Beyond this many blocks their reachability is too large to sum over."""
 _SLACK: Final = 1e-9
+_PAIRS: Final = 1.5e7
+"""Pairs of cells, over all arcs, that are looked at: about 100 MB, and a second or two."""
+_MOST_CELLS: Final = 20_000
+_CELLS_A_BLOCK: Final = 8
+"""Finer cells than so many for each block tell hardly more: sums of few blocks are far apart."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +48,14 @@ class Relaxation:
     placed: tuple[int, ...]
 
 
-def relax_joint(problem: Problem, sums: CellSums, layout: Layout, upper_ms: float) -> Relaxation:
-    """Bound the period of joint plans of a layout, and say what plans of at most `upper_ms` use."""
-    stages = JointStages(
-        problem,
-        Geometry(problem, layout.size),
-        sums.compute_ms,
-        sums.weights,
-        sums.crossing,
-        relaxed=True,
-    )
-    return _Passes(layout, stages, sums.cells, upper_ms * (1 + _SLACK)).result()
+def relax_joint(
+    problem: Problem, reduced: ReducedGraph, crossing: Crossing, layout: Layout, upper_ms: float
+) -> Relaxation:
+    """Bound the period of joint plans of a layout, and say what plans of at most `upper_ms` use.
+
+    The bound is at most `upper_ms`: what is above plays no part.
+    """
+    return _Passes(problem, reduced, crossing, layout, upper_ms * (1 + _SLACK)).result()
 
 
 def windows_of(
@@ -72,50 +76,102 @@ def windows_of(
 
 
 class _Passes:
-    """The dynamic program from behind and from before."""
+    """The dynamic program from behind and from before.
 
-    def __init__(self, layout: Layout, stages: JointStages, cells: Cells, upper_ms: float) -> None:
+    Only cuts that leave no more to either side than its ranks can do within the upper bound are
+    looked at: position p has the cells `window[p]`. The nearer the upper bound is to the work of
+    all devices, the fewer they are, and the finer the cells can be.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        reduced: ReducedGraph,
+        crossing: Crossing,
+        layout: Layout,
+        upper_ms: float,
+    ) -> None:
+        self.problem = problem
         self.layout = layout
-        self.stages = stages
-        self.cells = cells
         self.upper = upper_ms
+        self.geometry = Geometry(problem, layout.size)
+        self.compute = np.array(reduced.compute_ms)
+        self.weights = np.array(reduced.parameter_bytes, dtype=np.float64)
+        self.total = float(self.compute.sum())
+        self.arcs: dict[int, list[Arc]] = {}
+        for a in layout.leaves:
+            self.arcs.setdefault(a.start, []).append(a)
+        self.cells = cells_of(reduced, _MOST_CELLS, self._finest_ms())
+        self.crossing = crossing.of(self.cells)
+        self.window = [self._window(p) for p in range(layout.size + 1)]
+        self.cost = {a: self._cost(a) for a in layout.leaves}
+
+    def _finest_ms(self) -> float:
+        """Width of cells for which the pairs of all arcs are about as many as can be afforded."""
+        spare = self.layout.size * self.layout.copies * self.upper - self.total
+        spare = min(max(spare, self.total * 1e-3), self.total)
+        cells = math.sqrt(_PAIRS / max(1, len(self.layout.leaves)))
+        most = min(_MOST_CELLS, _CELLS_A_BLOCK * len(self.compute))
+        return max(spare / max(cells, 8.0), self.total / most)
+
+    def _window(self, p: int) -> slice:
+        """Cells in which the cut before position p may lie."""
+        cells, copies = self.cells, self.layout.copies
+        done = p * copies * self.upper
+        left = (self.layout.size - p) * copies * self.upper
+        stop = int(np.searchsorted(cells.least, done, side="right"))
+        first = int(np.searchsorted(cells.most, self.total * (1 - _SLACK) - left, side="left"))
+        return slice(min(first, stop), stop)
 
     def result(self) -> Relaxation:
         """Both passes, and what they rule out."""
-        layout, size = self.layout, len(self.cells.least)
-        behind = np.full((layout.size + 1, size), np.inf)
-        behind[:, -1] = 0.0
-        arcs: dict[int, list[Arc]] = {}
-        for a in layout.leaves:
-            arcs.setdefault(a.start, []).append(a)
-        for p in sorted(arcs, reverse=True):
-            for a in arcs[p]:
-                cost = self._cost(a)
-                np.maximum(cost, behind[p + a.machines][None, :], out=cost)
-                np.minimum(behind[p], cost.min(axis=1), out=behind[p])
-            behind[p, -1] = 0.0
-        before = np.full((layout.size + 1, size), np.inf)
-        before[0, 0] = 0.0
+        layout, size = self.layout, len(self.cells)
+        whole = size - 1
+        behind = [np.full(w.stop - w.start, np.inf) for w in self.window]
+        before = [x.copy() for x in behind]
+        for p, w in enumerate(self.window):
+            if w.stop == size and w.start < size:
+                behind[p][whole - w.start] = 0.0
+        for p in sorted(self.arcs, reverse=True):
+            for a in self.arcs[p]:
+                cost = self.cost[a]
+                if cost.size:
+                    cost = np.maximum(cost, behind[p + a.machines][None, :])
+                    np.minimum(behind[p], cost.min(axis=1), out=behind[p])
+        bound = self.upper
+        if behind[0].size and self.window[0].start == 0:
+            before[0][0] = 0.0
+            bound = min(bound, float(behind[0][0]))
         kept: set[Arc] = set()
-        for p in sorted(arcs):
-            rows = np.flatnonzero(np.maximum(before[p], behind[p]) <= self.upper)
-            if not len(rows):
-                continue
-            for a in arcs[p]:
+        for p in sorted(self.arcs):
+            for a in self.arcs[p]:
                 end = p + a.machines
-                cost = self._cost(a)[rows]
-                np.maximum(cost, before[p][rows, None], out=cost)
+                cost = self.cost[a]
+                if not cost.size:
+                    continue
+                cost = np.maximum(cost, before[p][:, None])
                 np.minimum(before[end], cost.min(axis=0), out=before[end])
                 if np.maximum(cost, behind[end][None, :]).min() <= self.upper:
                     kept.add(a)
-        starts = {
-            p: np.maximum(before[p], behind[p]) <= self.upper
-            for p in sorted({a.start for a in kept})
-        }
-        bound = float(behind[0, 0]) * (1 - _SLACK)
-        return Relaxation(bound, frozenset(kept), *windows_of(layout, self.cells, starts))
+        starts: dict[int, Bools] = {}
+        for p in sorted({a.start for a in kept}):
+            starts[p] = np.zeros(size, dtype=np.bool_)
+            starts[p][self.window[p]] = np.maximum(before[p], behind[p]) <= self.upper
+        windows = windows_of(layout, self.cells, starts)
+        return Relaxation(bound * (1 - _SLACK), frozenset(kept), *windows)
 
     def _cost(self, a: Arc) -> Floats:
-        cost = self.stages.busy_ms(a.start, a.machines)
-        cost[self.cells.barred] = np.inf
+        """Busiest resource of a stage for every pair of a cut before and one behind it."""
+        rows, columns = self.window[a.start], self.window[a.start + a.machines]
+        stages = JointStages(
+            self.problem,
+            self.geometry,
+            self.cells.compute_ms(self.compute, rows, columns),
+            self.cells.pairs(self.weights, rows, columns),
+            self.crossing[rows],
+            self.crossing[columns],
+            relaxed=True,
+        )
+        cost = stages.busy_ms(a.start, a.machines)
+        cost[self.cells.barred_in(rows, columns)] = np.inf
         return cost

@@ -1,14 +1,13 @@
 """A better plan where there are too many ideals to list: the exact search over a sample of them.
 
-The sample is spanned by a few topological orders: their prefixes, and unions and intersections of
-prefixes that are about as long. Of those, each slice of compute keeps the ones that least crosses.
-What is found is a plan like any other; nothing is proven by it.
+The sample holds the cuts that least crosses, found as minimum cuts for every amount of compute
+placed before, and their neighbours, which balance the stages. The neighbourhood of the best plan's
+cuts is then searched again and again, as long as that finds a better plan. What is found is a plan
+like any other; nothing is proven by it.
 """
 
-from itertools import combinations
+import contextlib
 from typing import Final
-
-import numpy as np
 
 from pipeplan.core.cost import evaluate
 from pipeplan.core.plan import Plan
@@ -16,16 +15,23 @@ from pipeplan.core.problem import Problem
 from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
 from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
 from pipeplan.solver.backends.dp.pairs import usable
-from pipeplan.solver.ideals import IdealTable, table_of
-from pipeplan.solver.line import topological_orders
+from pipeplan.solver.cells import Crossing
+from pipeplan.solver.ideals import table_of
+from pipeplan.solver.neighbours import Neighbours
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["improved_plan"]
 
-_OFFSETS: Final = (-24, -12, -6, -3, 0, 3, 6, 12, 24)
-_SLICES: Final = 300
-_PER_SLICE: Final = 90
-_MOST: Final = 150_000
+_CELLS: Final = 2_000
+"""Amounts of compute for which a minimum cut is looked for."""
+_SPREAD: Final = 50
+"""Neighbours of every minimum cut."""
+_AROUND: Final = 2_000
+"""Neighbours of every cut of the best plan."""
+_REACH: Final = 0.6
+"""How far a neighbour may be away, in times of the least period that compute allows."""
+_BETTER: Final = 1 - 1e-4
+"""A search that gains less is the last one."""
 
 
 def improved_plan(
@@ -34,49 +40,58 @@ def improved_plan(
     plan: Plan,
     limit_s: float,
 ) -> Plan:
-    """The best joint plan over a sample of ideals, or the given one where that is no worse."""
-    clock = Clock(limit_s)
-    state = JointState(best=plan)
-    try:
-        table = usable(problem, _sample(reduced))
-        if table is not None:
-            search_joint(problem, table, state, gap=0.0, clock=clock, progress=None)
-    except OutOfTimeError:
-        pass
-    found = state.best
-    if found is None or _price(problem, found) >= _price(problem, plan):
-        return plan
-    return found
+    """The best joint plan over samples of ideals, or the given one where that is no worse."""
+    search = _Search(problem, reduced, plan, Clock(limit_s))
+    with contextlib.suppress(OutOfTimeError):
+        search.run()
+    return search.plan
 
 
-def _price(problem: Problem, plan: Plan) -> float:
-    return evaluate(problem, plan).objective_ms
+class _Search:
+    def __init__(self, problem: Problem, reduced: ReducedGraph, plan: Plan, clock: Clock) -> None:
+        self.problem = problem
+        self.reduced = reduced
+        self.clock = clock
+        self.plan = plan
+        self.price_ms = evaluate(problem, plan).objective_ms
+        self.neighbours = Neighbours(reduced)
+        self.reach_ms = _REACH * problem.graph.total_compute_ms / problem.cluster.devices
 
+    def run(self) -> None:
+        """The wide sample, then the surroundings of what was found."""
+        self.clock.check()
+        self._among(Crossing(self.reduced, _CELLS).ideals, _SPREAD)
+        while self._among(self._cuts(), _AROUND):
+            pass
 
-def _sample(reduced: ReducedGraph) -> IdealTable:
-    chains: list[list[int]] = []
-    for order in topological_orders(reduced):
-        chain = [0]
-        for block in order:
-            chain.append(chain[-1] | 1 << block)
-        chains.append(chain)
-    found = {mask: None for chain in chains for mask in chain}
-    last = len(reduced)
-    for a, b in combinations(chains, 2):
-        for at in range(last + 1):
-            for offset in _OFFSETS:
-                other = b[min(max(at + offset, 0), last)]
-                # Unions and intersections of ideals are ideals.
-                found[a[at] | other] = None
-                found[a[at] & other] = None
-        if len(found) > _MOST:
-            break
-    table = table_of(reduced, list(found))
-    share = table.compute_ms / max(float(table.compute_ms[-1]), 1e-300)
-    slices = np.minimum((share * _SLICES).astype(np.int64), _SLICES - 1)
-    by_cut = np.lexsort((np.arange(len(table)), table.cut_bytes, slices))
-    first = np.searchsorted(slices[by_cut], slices[by_cut], side="left")
-    keep = np.zeros(len(table), dtype=np.bool_)
-    keep[by_cut[np.arange(len(table)) - first < _PER_SLICE]] = True
-    keep[[0, -1]] = True
-    return table.take(keep)
+    def _cuts(self) -> tuple[int, ...]:
+        """The best plan's cuts by their blocks as bits."""
+        block_of = self.reduced.block_of
+        return tuple(
+            sum(1 << b for b in {block_of[v] for v in prefix}) for prefix in self.plan.prefixes
+        )
+
+    def _among(self, centres: tuple[int, ...], count: int) -> bool:
+        """Search the neighbourhoods of some ideals, and the best plan's own cuts; whether that
+        found a better plan. Raises OutOfTimeError, with the best plan kept."""
+        found = dict.fromkeys((0, (1 << len(self.reduced)) - 1, *self._cuts()))
+        for centre in centres:
+            self.clock.check()
+            found.update(dict.fromkeys(self.neighbours.near(centre, count, self.reach_ms)))
+        table = usable(self.problem, table_of(self.reduced, list(found)))
+        if table is None:
+            return False
+        before = self.price_ms
+        state = JointState(best=self.plan)
+        try:
+            search_joint(self.problem, table, state, gap=0.0, clock=self.clock, progress=None)
+        finally:
+            self._take(state.best)
+        return self.price_ms < before * _BETTER
+
+    def _take(self, plan: Plan | None) -> None:
+        if plan is None:
+            return
+        price = evaluate(self.problem, plan).objective_ms
+        if price < self.price_ms:
+            self.plan, self.price_ms = plan, price
