@@ -2,11 +2,12 @@
 
 A dynamic program over the cells of `solver.cells` bounds the period of every plan of a layout, and,
 given an upper bound, says which arcs a better plan may use and how much is placed before them. On
-chains the bound is exact but for the coupling of shared ports; where branches run in parallel it
-weakens with their compute.
+chains the bound is exact but for what several levels of shared ports do together; where branches
+run in parallel it weakens with their compute.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from pipeplan.solver.cells import Cells, Crossing, cells_of
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.reduce import ReducedGraph
+from pipeplan.solver.relaxation_ports import ArcCosts, SharedLoad
 
 __all__ = ["MOST_BLOCKS", "Relaxation", "relax_joint", "windows_of"]
 
@@ -28,8 +30,10 @@ Bools = npt.NDArray[np.bool_]
 MOST_BLOCKS: Final = 4_000
 """Beyond this many blocks their reachability is too large to sum over."""
 _SLACK: Final = 1e-9
-_PAIRS: Final = 1.5e7
-"""Pairs of cells, over all arcs, that are looked at: about 100 MB, and a second or two."""
+_PRECISION: Final = 1e-4
+"""To which the bound with shared ports is found, relative."""
+_PAIRS: Final = 1e7
+"""Pairs of cells, over all arcs, that are looked at: 160 MB, and a few seconds."""
 _MOST_CELLS: Final = 20_000
 _CELLS_A_BLOCK: Final = 8
 """Finer cells than so many for each block tell hardly more: sums of few blocks are far apart."""
@@ -98,13 +102,14 @@ class _Passes:
         self.compute = np.array(reduced.compute_ms)
         self.weights = np.array(reduced.parameter_bytes, dtype=np.float64)
         self.total = float(self.compute.sum())
-        self.arcs: dict[int, list[Arc]] = {}
-        for a in layout.leaves:
-            self.arcs.setdefault(a.start, []).append(a)
         self.cells = cells_of(reduced, _MOST_CELLS, self._finest_ms())
         self.crossing = crossing.of(self.cells)
         self.window = [self._window(p) for p in range(layout.size + 1)]
         self.cost = {a: self._cost(a) for a in layout.leaves}
+        self.whole = [
+            len(self.cells) - 1 - w.start if w.start < w.stop == len(self.cells) else -1
+            for w in self.window
+        ]
 
     def _finest_ms(self) -> float:
         """Width of cells for which the pairs of all arcs are about as many as can be afforded."""
@@ -124,54 +129,89 @@ class _Passes:
         return slice(min(first, stop), stop)
 
     def result(self) -> Relaxation:
-        """Both passes, and what they rule out."""
-        layout, size = self.layout, len(self.cells)
-        whole = size - 1
+        """Every stage alone, then the ports that several share, one level after the other."""
+        bound, kept, starts = self._alone()
+        for load in self._shared(kept):
+            if not kept:
+                break
+            bound = self._raised(load, bound)
+            kept, seen = load.used(self.upper)
+            starts = {p: starts[p] & seen[p] for p in seen}
+        whole = {}
+        for p, possible in starts.items():
+            whole[p] = np.zeros(len(self.cells), dtype=np.bool_)
+            whole[p][self.window[p]] = possible
+        if not kept:
+            bound = self.upper
+        windows = windows_of(self.layout, self.cells, whole)
+        return Relaxation(bound * (1 - _SLACK), frozenset(kept), *windows)
+
+    def _alone(self) -> tuple[float, set[Arc], dict[int, Bools]]:
+        """Bound, arcs and cells before their starts where each stage counts for itself."""
+        arcs: dict[int, list[Arc]] = {}
+        for a, cost in self.cost.items():
+            if cost.busy_ms.size:
+                arcs.setdefault(a.start, []).append(a)
         behind = [np.full(w.stop - w.start, np.inf) for w in self.window]
         before = [x.copy() for x in behind]
-        for p, w in enumerate(self.window):
-            if w.stop == size and w.start < size:
-                behind[p][whole - w.start] = 0.0
-        for p in sorted(self.arcs, reverse=True):
-            for a in self.arcs[p]:
-                cost = self.cost[a]
-                if cost.size:
-                    cost = np.maximum(cost, behind[p + a.machines][None, :])
-                    np.minimum(behind[p], cost.min(axis=1), out=behind[p])
+        for p, row in enumerate(self.whole):
+            if row >= 0:
+                behind[p][row] = 0.0
+        for p in sorted(arcs, reverse=True):
+            for a in arcs[p]:
+                busiest = np.maximum(self.cost[a].busy_ms, behind[p + a.machines][None, :])
+                np.minimum(behind[p], busiest.min(axis=1), out=behind[p])
         bound = self.upper
         if behind[0].size and self.window[0].start == 0:
             before[0][0] = 0.0
             bound = min(bound, float(behind[0][0]))
         kept: set[Arc] = set()
-        for p in sorted(self.arcs):
-            for a in self.arcs[p]:
+        for p in sorted(arcs):
+            for a in arcs[p]:
                 end = p + a.machines
-                cost = self.cost[a]
-                if not cost.size:
-                    continue
-                cost = np.maximum(cost, before[p][:, None])
-                np.minimum(before[end], cost.min(axis=0), out=before[end])
-                if np.maximum(cost, behind[end][None, :]).min() <= self.upper:
+                busiest = np.maximum(self.cost[a].busy_ms, before[p][:, None])
+                np.minimum(before[end], busiest.min(axis=0), out=before[end])
+                if np.maximum(busiest, behind[end][None, :]).min() <= self.upper:
                     kept.add(a)
-        starts: dict[int, Bools] = {}
-        for p in sorted({a.start for a in kept}):
-            starts[p] = np.zeros(size, dtype=np.bool_)
-            starts[p][self.window[p]] = np.maximum(before[p], behind[p]) <= self.upper
-        windows = windows_of(layout, self.cells, starts)
-        return Relaxation(bound * (1 - _SLACK), frozenset(kept), *windows)
+        starts = {
+            p: np.maximum(before[p], behind[p]) <= self.upper
+            for p in sorted({a.start for a in kept})
+        }
+        return bound, kept, starts
 
-    def _cost(self, a: Arc) -> Floats:
-        """Busiest resource of a stage for every pair of a cut before and one behind it."""
+    def _shared(self, kept: set[Arc]) -> Iterator[SharedLoad]:
+        levels: list[int | None] = list(range(len(self.geometry.ports)))
+        if self.geometry.shares_ports:
+            levels.append(None)
+        for port in levels:
+            costs = {a: self.cost[a] for a in self.layout.leaves if a in kept}
+            yield SharedLoad(self.geometry, costs, self.whole, port)
+
+    def _raised(self, load: SharedLoad, bound: float) -> float:
+        """The bound with a shared load: the largest period that is known to be too short."""
+        high = self.upper
+        while high - bound > _PRECISION * high:
+            middle = (bound + high) / 2
+            if load.feasible(middle):
+                high = middle
+            else:
+                bound = middle
+        return bound
+
+    def _cost(self, a: Arc) -> ArcCosts:
+        """A stage for every pair of a cut before and one behind it."""
         rows, columns = self.window[a.start], self.window[a.start + a.machines]
+        weights = self.cells.pairs(self.weights, rows, columns)
+        entering, leaving = self.crossing[rows], self.crossing[columns]
         stages = JointStages(
             self.problem,
             self.geometry,
             self.cells.compute_ms(self.compute, rows, columns),
-            self.cells.pairs(self.weights, rows, columns),
-            self.crossing[rows],
-            self.crossing[columns],
+            weights,
+            entering,
+            leaving,
             relaxed=True,
         )
-        cost = stages.busy_ms(a.start, a.machines)
-        cost[self.cells.barred_in(rows, columns)] = np.inf
-        return cost
+        busy = stages.busy_ms(a.start, a.machines)
+        busy[self.cells.barred_in(rows, columns)] = np.inf
+        return ArcCosts(busy, weights, entering, leaving)
