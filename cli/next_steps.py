@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from pipeplan.cli.several import STAGE, gather
@@ -29,7 +30,7 @@ def after_saving(plan: Path, name: str, profile: str | None = None) -> list[str]
 
 def how_to_save(arguments: Sequence[str]) -> list[str]:
     """The same command line again, this time keeping the plan."""
-    return [f"pipeplan {shlex.join(arguments)} -o plan.json"]
+    return [f"pipeplan {shlex.join(arguments)} -o {_unused('plan')}"]
 
 
 def more_memory(arguments: Sequence[str], smallest_bytes: int) -> list[str]:
@@ -40,9 +41,17 @@ def more_memory(arguments: Sequence[str], smallest_bytes: int) -> list[str]:
 
 def solve_instead(arguments: Sequence[str]) -> list[str]:
     """The question of an `evaluate` command line, to be solved."""
-    kept = _without(arguments, ("--stages", "--rank-map"), ("--optimum",))
-    kept[kept.index("evaluate")] = "solve"
-    return [f"pipeplan {shlex.join(kept)} -o plan.json"]
+    kept = _without(
+        arguments, ("--stages", "--rank-map", "-o", "--output"), ("--optimum", "--force")
+    )
+    asked = ["solve" if x == "evaluate" else x for x in kept]
+    return [f"pipeplan {shlex.join(asked)} -o {_unused('best')}"]
+
+
+def _unused(name: str) -> str:
+    """A plan file that is not there yet: plan.json, plan-2.json, ..."""
+    numbered = (f"{name}-{i}.json" for i in count(2))
+    return next(x for x in chain([f"{name}.json"], numbered) if not Path(x).exists())
 
 
 def _without(

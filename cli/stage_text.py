@@ -10,6 +10,7 @@ from pipeplan.core.errors import PlanError
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.plan import Plan, Stage
 from pipeplan.core.problem import Problem
+from pipeplan.core.units import plural
 
 __all__ = ["StageText", "parse_stages", "placed", "stages_of_layers", "with_copies"]
 
@@ -70,7 +71,8 @@ def _stage(graph: LayerGraph, text: str, number: int) -> StageText:
     ranks = _ranks(ranks_text, number)
     if replicas is not None and replicas != len(ranks):
         raise PlanError(
-            f"stage {number} ({text[:80]}) has {replicas} replicas but {len(ranks)} ranks"
+            f"stage {number} ({text[:80]}) has {plural(replicas, 'replica')} but "
+            f"{plural(len(ranks), 'rank')}"
         )
     return StageText(layers, len(ranks), ranks)
 
@@ -119,7 +121,9 @@ def placed(
     Raises PlanError where replicas are missing, ranks do not exist or hold two stages.
     """
     if ranks is not None and len(ranks) != len(stages):
-        raise PlanError(f"the rank map has {len(ranks)} stages, but {len(stages)} are given")
+        raise PlanError(
+            f"the rank map has {plural(len(ranks), 'stage')}, not {len(stages)} as are given"
+        )
     written = [stage.ranks is not None for stage in stages]
     if ranks is None and any(written) and not all(written):
         s = written.index(False)
@@ -132,14 +136,16 @@ def placed(
             own = tuple(sorted(ranks[s]))
             if stage.replicas is not None and stage.replicas != len(own):
                 raise PlanError(
-                    f"stage {s} has {stage.replicas} replicas, but {len(own)} ranks in the map"
+                    f"stage {s} has {plural(stage.replicas, 'replica')}, but "
+                    f"{plural(len(own), 'rank')} in the map"
                 )
         elif stage.ranks is not None:
             own = stage.ranks
         elif stage.replicas is not None:
             if stage.replicas > cluster.devices:
                 raise PlanError(
-                    f"stage {s} has {stage.replicas} replicas on {cluster.devices} GPUs"
+                    f"stage {s} has {plural(stage.replicas, 'replica')} on "
+                    f"{plural(cluster.devices, 'GPU')}"
                 )
             own = tuple(range(following, following + stage.replicas))
         else:
@@ -148,7 +154,8 @@ def placed(
         for rank in own:
             if rank >= cluster.devices:
                 raise PlanError(
-                    f"stage {s} is on rank {rank}, but {cluster.devices} GPUs have ranks 0 to "
+                    f"stage {s} is on rank {rank}, but "
+                    f"{plural(cluster.devices, 'GPU has', 'GPUs have')} ranks 0 to "
                     f"{cluster.devices - 1}"
                 )
             if rank in owner:

@@ -25,6 +25,7 @@ from pipeplan.codegen.text_modules import UnknownLayerError, arity, member_of
 from pipeplan.codegen.torch_modules import RECURRENT
 from pipeplan.core.errors import ProfileError
 from pipeplan.core.graph import GraphInput, Layer, LayerGraph, natural_key
+from pipeplan.core.units import plural
 
 __all__ = ["program_from_text"]
 
@@ -151,7 +152,7 @@ def _operation(builder: _Builder, layer: Layer) -> Operation:
     read = builder.arguments[layer.id]
     if not fewest <= len(read) <= most:
         takes = str(most) if fewest == most else f"{fewest} to {most}"
-        raise _error(layer, f"reads {len(read)} values; {text.name} takes {takes}")
+        raise _error(layer, f"reads {plural(len(read), 'value')}; {text.name} takes {takes}")
     for position, value in enumerate(read):
         # A recurrent module's state: none at all, or what another one ended with.
         state = value in builder.none or value in builder.states
@@ -224,7 +225,7 @@ def _tensors_read(builder: _Builder, layer: Layer) -> list[str]:
 def _one_tensor(builder: _Builder, layer: Layer) -> str:
     read = _tensors_read(builder, layer)
     if len(read) != 1:
-        raise _error(layer, f"reads {len(read)} tensors; it takes one")
+        raise _error(layer, f"reads {plural(len(read), 'tensor')}; it takes one")
     return read[0]
 
 
@@ -244,7 +245,7 @@ def _joined(symbol: str) -> Callable[[_Builder, Layer, LayerText], Operation]:
         _integers(layer, text, 0, 0)
         read = _tensors_read(builder, layer)
         if len(read) < 2:
-            raise _error(layer, f"reads {len(read)} values; it takes two or more")
+            raise _error(layer, f"reads {plural(len(read), 'value')}; it takes two or more")
         return _op(layer, "infix", symbol, tuple(map(ValueRef, read)))
 
     return build

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from pipeplan.core.units import plural
+
 __all__ = [
     "Argument",
     "Form",
@@ -41,7 +43,11 @@ class TensorSpec:
         if self.shape is not None:
             shape = ", ".join(map(str, self.shape))
             return f"{self.dtype or 'unknown dtype'}[{shape}]"
-        return "shape not recorded" if self.bytes is None else f"{self.bytes} bytes in the profile"
+        return (
+            "shape not recorded"
+            if self.bytes is None
+            else f"{plural(self.bytes, 'byte')} in the profile"
+        )
 
 
 @dataclass(frozen=True, slots=True)

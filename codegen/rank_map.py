@@ -16,6 +16,7 @@ from pipeplan.core.cluster import MAX_DEVICES
 from pipeplan.core.errors import PlanError
 from pipeplan.core.jsontext import parse_json, read_text
 from pipeplan.core.plan import Plan
+from pipeplan.core.units import plural
 
 __all__ = ["RankMap", "parse_rank_map", "rank_map_of", "read_rank_map", "warm_up"]
 
@@ -191,8 +192,8 @@ class _Reader:
                     raise self.error(message, field, str(stage), rank)
                 if devices is not None and rank >= devices:
                     raise self.error(
-                        f"{field}: stage {stage} is on rank {rank}, but {devices} devices have "
-                        f"ranks 0 to {devices - 1}",
+                        f"{field}: stage {stage} is on rank {rank}, but "
+                        f"{plural(devices, 'device has', 'devices have')} ranks 0 to {devices - 1}",
                         field,
                         str(stage),
                         rank,
@@ -204,8 +205,9 @@ class _Reader:
         if missing:
             beyond = max(owner)
             raise self.error(
-                f"{field}: {len(owner)} ranks are named, so they must be 0 to {len(owner) - 1}, "
-                f"but rank {missing[0]} is missing and rank {beyond} is there",
+                f"{field}: {plural(len(owner), 'rank is', 'ranks are')} named, so they must "
+                f"be 0 to {len(owner) - 1}, but rank {missing[0]} is missing and rank {beyond} is "
+                "there",
                 field,
                 str(owner[beyond]),
                 beyond,
@@ -249,7 +251,9 @@ class _Reader:
             raise self.error(f"{field} is not an object", field)
         depths = self.by_stage(value, field)
         if len(depths) != len(stages):
-            raise self.error(f"{field} has {len(depths)} stages, not {len(stages)}", field)
+            raise self.error(
+                f"{field} has {plural(len(depths), 'stage')}, not {len(stages)}", field
+            )
         for stage, (depth, needed) in enumerate(zip(depths, warm_up(stages), strict=True)):
             if type(depth) is not int or not 0 <= depth <= MAX_DEVICES:
                 raise self.error(
@@ -257,8 +261,8 @@ class _Reader:
                 )
             if depth < needed:
                 raise self.error(
-                    f"{field}: stage {stage} warms up with {depth} micro-batches, but the ranks "
-                    f"behind it need {needed} to be busy",
+                    f"{field}: stage {stage} warms up with {plural(depth, 'micro-batch')}, "
+                    f"but the ranks behind it need {needed} to be busy",
                     field,
                     str(stage),
                 )

@@ -5,7 +5,7 @@ from pipeplan.codegen.program import Program
 from pipeplan.codegen.rank_table import ranges
 from pipeplan.codegen.stages import StageProgram
 from pipeplan.core.codec import PlanFile
-from pipeplan.core.units import format_bytes, format_ms
+from pipeplan.core.units import format_bytes, format_ms, plural
 
 __all__ = ["readme"]
 
@@ -22,7 +22,8 @@ def readme(
     cluster = problem.cluster
     name = comment(program.name, 60).replace("`", "'") or "the network"
     lines = [
-        f"# {name}: {len(stages)} stages on {plan.devices} of {cluster.devices} devices",
+        f"# {name}: {plural(len(stages), 'stage')} on {plan.devices} of "
+        f"{plural(cluster.devices, 'device')}",
         "",
         "| stage | layers | replicas | ranks | compute | peak memory a rank |",
         "|---|---|---|---|---|---|",
@@ -54,7 +55,8 @@ def readme(
                 "    --master-addr=HOST --master-port=29500 train.py --steps 100"
             ),
             "",
-            f"All {cluster.devices} ranks on one machine, for a try (`--device cpu` needs no GPU):",
+            f"{plural(cluster.devices, 'rank')} on one machine, for a try (`--device cpu` needs no "
+            "GPU):",
             "",
         ]
     lines += [
@@ -67,7 +69,8 @@ def readme(
         "- `stage_N.py`: the module of each stage. `Stage().load_state_dict(...)` takes the "
         "stage's own state, or picks its part out of the original's.",
         "- `train.py`: data, loss and optimizer, to be edited; "
-        f"a batch is {micro_batches} micro-batches unless `--micro-batches` says otherwise.",
+        f"a batch is {plural(micro_batches, 'micro-batch')} unless "
+        "`--micro-batches` says otherwise.",
         "- `rank_map.json`: stage, replica, server and peers of every rank.",
         "- `hybrid_conf.json`, `mp_conf.json`, `dp_conf.json`: this plan, one rank a stage, and "
         "data parallel, as PipeDream's runtime reads them.",

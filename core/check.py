@@ -8,7 +8,7 @@ from pipeplan.core.memory import stage_memory
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes
+from pipeplan.core.units import format_bytes, plural
 
 __all__ = ["block_sizes", "check", "violations"]
 
@@ -52,11 +52,12 @@ def _partition(problem: Problem, plan: Plan) -> list[str]:
         for v in stage.layers:
             if not 0 <= v < len(graph):
                 return [
-                    f"stage {s} names layer index {shown(v)}, but the graph has {len(graph)} layers"
+                    f"stage {s} names layer index {shown(v)}, but the graph has "
+                    f"{plural(len(graph), 'layer')}"
                 ]
             times[v] += 1
     found = [
-        f"layer {graph.layers[v].id} is in {'no stage' if n == 0 else f'{n} stages'}"
+        f"layer {graph.layers[v].id} is in {'no stage' if n == 0 else plural(n, 'stage')}"
         for v, n in enumerate(times)
         if n != 1
     ]
@@ -93,7 +94,7 @@ def _constraints(problem: Problem, plan: Plan) -> list[str]:
     stage_of = plan.stage_of_layer
     found: list[str] = []
     if asked.max_stages is not None and len(plan.stages) > asked.max_stages:
-        found.append(f"{len(plan.stages)} stages, but at most {asked.max_stages} are allowed")
+        found.append(f"{plural(len(plan.stages), 'stage')}, but at most {plural(asked.max_stages, 'is', 'are')} allowed")
     if asked.straight:
         found += [
             f"stage {s} has {stage.replicas} replicas, but a straight pipeline has one of each"
@@ -116,12 +117,12 @@ def _constraints(problem: Problem, plan: Plan) -> list[str]:
         return last is not None and all(stage_of[v] <= last for v in cut)
 
     found += [
-        f"no stage ends with the forced cut after {len(cut)} layers"
+        f"no stage ends with the forced cut after {plural(len(cut), 'layer')}"
         for cut in asked.forced_cuts
         if not at_boundary(cut)
     ]
     found += [
-        f"a stage ends with the forbidden cut after {len(cut)} layers"
+        f"a stage ends with the forbidden cut after {plural(len(cut), 'layer')}"
         for cut in asked.forbidden_cuts
         if at_boundary(cut)
     ]
@@ -147,7 +148,10 @@ def _joint(problem: Problem, plan: Plan) -> list[str]:
         return ["a joint plan has no level-wise structure"]
     block, rest = divmod(problem.cluster.devices, plan.copies)
     if rest or block not in block_sizes(problem):
-        return [f"{plan.copies} copies are not blocks of whole groups of the cluster"]
+        return [
+            f"{plural(plan.copies, 'copy is', 'copies are')} not blocks of whole groups of the "
+            "cluster"
+        ]
     if any(stage.replicas % plan.copies for stage in plan.stages):
         return []  # said elsewhere, of plans of any scope
     wanted = joint_plan(

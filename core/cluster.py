@@ -9,6 +9,7 @@ from operator import mul
 from typing import Final, Literal
 
 from pipeplan.core.errors import ClusterError, shown
+from pipeplan.core.units import plural
 
 __all__ = ["MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_LEVELS", "Cluster", "Duplex", "Level"]
 
@@ -104,7 +105,7 @@ class Cluster:
         """A cluster from two lists, innermost level first; raises ClusterError if they differ."""
         if len(children) != len(bandwidths_bytes_per_s):
             raise ClusterError(
-                f"{len(children)} levels ({' '.join(map(str, children))}) but "
+                f"{plural(len(children), 'level')} ({' '.join(map(str, children))}) but "
                 f"{len(bandwidths_bytes_per_s)} bandwidths: give one bandwidth a level, innermost "
                 "first"
             )

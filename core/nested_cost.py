@@ -1,8 +1,11 @@
 """Cost models `levelwise` and `pipedream`: a nested plan's price, level by level (DESIGN 4.2)."""
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from pipeplan.core.cuts import crossing_bytes
 from pipeplan.core.errors import PlanError
@@ -10,7 +13,36 @@ from pipeplan.core.graph import LayerGraph
 from pipeplan.core.plan import NestedStage, Plan, innermost
 from pipeplan.core.problem import Problem
 
-__all__ = ["PipedreamGraph", "evaluate_nested", "pipedream_data_parallel_ms"]
+__all__ = [
+    "LevelTime",
+    "PipedreamGraph",
+    "evaluate_nested",
+    "limiting_stages",
+    "pipedream_data_parallel_ms",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTime:
+    """One stage of one level, by a level-wise model; times in ms per micro-batch of one replica.
+
+    `inside_ms` is the period of the level below, or on level 1 the compute; `all_reduce_ms` is the
+    one between the replicas. `transfer_ms` is what the ends of the stage take on all its replicas.
+    The stage covers the innermost stages `first`..`last` of the plan.
+    """
+
+    level: int
+    stage: NestedStage
+    first: int
+    last: int
+    inside_ms: float
+    all_reduce_ms: float
+    transfer_ms: float
+
+    @property
+    def period_ms(self) -> float:
+        """The larger of both: work is shared by the replicas, and transfers overlap with it."""
+        return max((self.inside_ms + self.all_reduce_ms) / self.stage.replicas, self.transfer_ms)
 
 
 def evaluate_nested(problem: Problem, plan: Plan) -> float:
@@ -19,12 +51,30 @@ def evaluate_nested(problem: Problem, plan: Plan) -> float:
     Raises PlanError where the plan has no level-wise structure. The structure's depth must be the
     cluster's, and its innermost stages the plan's.
     """
+    nested = _nested(plan)
+    return _recurrence(problem, nested).span(nested, len(problem.cluster.levels), 0)
+
+
+def limiting_stages(problem: Problem, plan: Plan) -> tuple[LevelTime, ...]:
+    """What sets the period of a nested plan: the slowest stage of the outermost level, inside it
+    the slowest of the next, and so on, until a transfer or compute is what is slow.
+
+    Raises PlanError as `evaluate_nested` does.
+    """
+    nested = _nested(plan)
+    return _recurrence(problem, nested).limiting(nested, len(problem.cluster.levels), 0)
+
+
+def _nested(plan: Plan) -> tuple[NestedStage, ...]:
     if plan.nested is None:
         raise PlanError(
             "the plan has no level-wise structure, so levelwise and pipedream cannot price it"
         )
-    price = _Pipedream if problem.cost_model == "pipedream" else _Levelwise
-    return price(problem, plan.nested).span(plan.nested, len(problem.cluster.levels), 0)
+    return plan.nested
+
+
+def _recurrence(problem: Problem, nested: tuple[NestedStage, ...]) -> "_Recurrence":
+    return (_Pipedream if problem.cost_model == "pipedream" else _Levelwise)(problem, nested)
 
 
 def _leaves(stage: NestedStage) -> int:
@@ -32,7 +82,40 @@ def _leaves(stage: NestedStage) -> int:
     return sum(map(_leaves, stage.inner)) if stage.inner else 1
 
 
-class _Levelwise:
+class _Recurrence(ABC):
+    """Boundaries are counted between innermost stages, from 0 before the first."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @abstractmethod
+    def time(
+        self, stage: NestedStage, level: int, start: int, end: int, position: int
+    ) -> LevelTime:
+        """A stage between boundaries `start` and `end`, at `position` within its group."""
+
+    def times(self, stages: tuple[NestedStage, ...], level: int, start: int) -> Iterator[LevelTime]:
+        """The stages of one group of a level, of which the first follows boundary `start`."""
+        for position, stage in enumerate(stages):
+            end = start + _leaves(stage)
+            yield self.time(stage, level, start, end, position)
+            start = end
+
+    def span(self, stages: tuple[NestedStage, ...], level: int, start: int) -> float:
+        """Period of a group: that of its slowest stage."""
+        return max((x.period_ms for x in self.times(stages, level, start)), default=0.0)
+
+    def limiting(
+        self, stages: tuple[NestedStage, ...], level: int, start: int
+    ) -> tuple[LevelTime, ...]:
+        """The slowest stage of a group, and what is slowest inside it."""
+        slowest = max(self.times(stages, level, start), key=attrgetter("period_ms"))
+        if slowest.period_ms == slowest.transfer_ms or not slowest.stage.inner:
+            return (slowest,)
+        return (slowest, *self.limiting(slowest.stage.inner, level - 1, slowest.first))
+
+
+class _Levelwise(_Recurrence):
     """The recurrence of the original with its quirks mended.
 
     A stage a..b of level l on m machines of U devices each costs
@@ -42,34 +125,29 @@ class _Levelwise:
     """
 
     def __init__(self, problem: Problem, nested: tuple[NestedStage, ...]) -> None:
-        self.problem = problem
+        super().__init__(problem)
         leaves = [stage.layers for stage in innermost(nested)]
         self.crossing = (0, *crossing_bytes(problem.graph, leaves), 0)
 
-    def span(self, stages: tuple[NestedStage, ...], level: int, start: int) -> float:
-        """Period of the stages of one group of a level, of which the first follows boundary
-        `start`: boundaries are counted between innermost stages, from 0 before the first."""
+    def time(
+        self, stage: NestedStage, level: int, start: int, end: int, position: int
+    ) -> LevelTime:
         problem = self.problem
         graph, cluster = problem.graph, problem.cluster
         rate = cluster.levels[level - 1].bandwidth_bytes_per_s
-        inner_width = cluster.group_sizes[level - 1]
-        worst = 0.0
-        for stage in stages:
-            m = stage.replicas
-            end = start + _leaves(stage)
-            busy = (
-                self.span(stage.inner, level - 1, start)
-                if stage.inner
-                else graph.compute_ms(stage.layers)
-            )
-            if not problem.synchronous:
-                weights = graph.parameter_bytes(stage.layers)
-                busy += 4 * (m - 1) * weights / (rate * m * inner_width) * 1e3
-            crossing = max(self.crossing[start], self.crossing[end])
-            moved = 2 * crossing / (rate * m * problem.compression) * 1e3
-            worst = max(worst, busy / m, moved)
-            start = end
-        return worst
+        m = stage.replicas
+        inside = (
+            self.span(stage.inner, level - 1, start)
+            if stage.inner
+            else graph.compute_ms(stage.layers)
+        )
+        sync = 0.0
+        if not problem.synchronous:
+            weights = graph.parameter_bytes(stage.layers)
+            sync = 4 * (m - 1) * weights / (rate * m * cluster.group_sizes[level - 1]) * 1e3
+        crossing = max(self.crossing[start], self.crossing[end])
+        moved = 2 * crossing / (rate * m * problem.compression) * 1e3
+        return LevelTime(level, stage, start, end - 1, inside, sync, moved)
 
 
 @dataclass(frozen=True)
@@ -146,11 +224,11 @@ class PipedreamGraph:
         return frozenset(state)
 
 
-class _Pipedream:
+class _Pipedream(_Recurrence):
     """The original's recurrence, term by term, for a given plan."""
 
     def __init__(self, problem: Problem, nested: tuple[NestedStage, ...]) -> None:
-        self.problem = problem
+        super().__init__(problem)
         self.view = PipedreamGraph(problem.graph)
         self.ratio = problem.activation_compression_ratio
         self.crossing = () if self.ratio is None else self._crossing(nested)
@@ -165,30 +243,24 @@ class _Pipedream:
             out.append(0 if self.view.kept <= state else self.view.output_bytes(state))
         return tuple(out)
 
-    def span(self, stages: tuple[NestedStage, ...], level: int, start: int) -> float:
-        """max over the span's stages: the first by the base term, the others by the recursion."""
+    def time(
+        self, stage: NestedStage, level: int, start: int, end: int, position: int
+    ) -> LevelTime:
         graph, cluster = self.problem.graph, self.problem.cluster
         rate = cluster.levels[level - 1].bandwidth_bytes_per_s
+        m = stage.replicas
+        own = frozenset(stage.layers) - self.view.removed
+        inside = self.span(stage.inner, level - 1, start) if stage.inner else graph.compute_ms(own)
+        # The base divides the all-reduce by the inner width, the recursion does not (quirk 2).
         inner_width = 1 if level == 1 else cluster.levels[level - 2].children
-        worst = 0.0
-        for position, stage in enumerate(stages):
-            m = stage.replicas
-            end = start + _leaves(stage)
-            own = frozenset(stage.layers) - self.view.removed
-            busy = (
-                self.span(stage.inner, level - 1, start) if stage.inner else graph.compute_ms(own)
-            )
-            # The base divides the all-reduce by the inner width, the recursion does not (quirk 2).
-            width = inner_width if position == 0 else 1
-            weights = graph.parameter_bytes(own)
-            busy = (busy + 4 * (m - 1) * weights / (rate * m * width) * 1e3) / m
-            # The first stage of a span is charged for no transfer (quirk 5).
-            if self.ratio is not None and position > 0:
-                crossing = max(self.crossing[start], self.crossing[end])
-                busy = max(busy, 2 * crossing / (rate * m * self.ratio) * 1e3)
-            worst = max(worst, busy)
-            start = end
-        return worst
+        width = inner_width if position == 0 else 1
+        sync = 4 * (m - 1) * graph.parameter_bytes(own) / (rate * m * width) * 1e3
+        # The first stage of a span is charged for no transfer (quirk 5).
+        moved = 0.0
+        if self.ratio is not None and position > 0:
+            crossing = max(self.crossing[start], self.crossing[end])
+            moved = 2 * crossing / (rate * m * self.ratio) * 1e3
+        return LevelTime(level, stage, start, end - 1, inside, sync, moved)
 
 
 def pipedream_data_parallel_ms(problem: Problem) -> float:

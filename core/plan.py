@@ -8,6 +8,7 @@ from itertools import pairwise
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.errors import PlanError, shown
 from pipeplan.core.graph import LayerGraph
+from pipeplan.core.units import plural
 
 __all__ = [
     "NestedStage",
@@ -130,7 +131,8 @@ def joint_plan(
     used = sum(replicas for _, replicas in stages)
     if rest or used > block:
         raise PlanError(
-            f"{copies} copies of {used} ranks do not fit {cluster.devices} devices in equal blocks"
+            f"{plural(copies, 'copy', 'copies')} of {plural(used, 'rank')} do not fit "
+            f"{plural(cluster.devices, 'device')} in equal blocks"
         )
     out: list[Stage] = []
     start = 0

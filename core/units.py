@@ -13,6 +13,7 @@ __all__ = [
     "parse_bytes",
     "parse_duration_s",
     "parse_rate",
+    "plural",
 ]
 
 _DECIMAL: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
@@ -107,3 +108,10 @@ def format_rate(bytes_per_s: float) -> str:
 def format_ms(milliseconds: float) -> str:
     """A time for people, with enough digits to compare plans: 44.668 ms."""
     return f"{milliseconds:.6g} ms" if abs(milliseconds) < 1 else f"{milliseconds:.3f} ms"
+
+
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """A count of things: 1 stage, 2 stages, 2 micro-batches; `many` where it is neither."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {many or word + ('es' if word.endswith('ch') else 's')}"

@@ -16,6 +16,7 @@ from pipeplan.core.codec import PlanFile, Provenance
 from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.plan import Plan, Stage
+from pipeplan.core.units import plural
 from pipeplan.models.capture import split_inputs
 from pipeplan.models.capture.values import leaves, map_leaves
 from pipeplan.runtime.original import original_and_inputs
@@ -189,7 +190,7 @@ def _compare(
         found = found[: len(expected)]
     if len(expected) != len(found):
         raise PipeplanError(
-            f"the original returns {len(expected)} tensors, the stages {len(found)}"
+            f"the original returns {plural(len(expected), 'tensor')}, the stages {len(found)}"
         )
     out = [
         _difference(mode, "output", str(i), None, a, b)
@@ -209,7 +210,7 @@ def _chain(stages: list[StageModule], inputs: Mapping[str, Tensor]) -> tuple[Ten
     for stage in stages:
         if len(values) != len(stage.RECEIVES):
             raise PipeplanError(
-                f"stage {stage.INDEX} receives {len(stage.RECEIVES)} tensors, but "
+                f"stage {stage.INDEX} receives {plural(len(stage.RECEIVES), 'tensor')}, but "
                 f"{len(values)} are sent"
             )
         values = stage(*values, *(inputs[name] for name in stage.INPUTS))

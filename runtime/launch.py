@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.routing import micro_batch_paths
+from pipeplan.core.units import plural
 from pipeplan.runtime.channel import greet
 from pipeplan.runtime.failure import Whereabouts, stop_on_signals
 from pipeplan.runtime.orders import orders
@@ -71,7 +72,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--engine",
         choices=("auto", "own", "torch"),
         default="auto",
-        help="who runs the schedule: torch.distributed.pipelining where it can, else pipeplan",
+        help="who runs the schedule: on GPUs torch.distributed.pipelining where it can, else "
+        "pipeplan",
     )
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--dtype", choices=_DTYPES, default="float32")
@@ -129,8 +131,8 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
     needed = max(plan.stage_of_rank) + 1
     if world < needed:
         raise PipeplanError(
-            f"{world} ranks were started, but the plan uses ranks up to {needed - 1}: start "
-            f"{cluster.devices}, as README.md says"
+            f"{plural(world, 'rank was', 'ranks were')} started, but the plan uses ranks up "
+            f"to {needed - 1}: start {cluster.devices}, as README.md says"
         )
     device = _device(options)
     stage = plan.stage_of_rank.get(rank)
@@ -149,7 +151,9 @@ def _train(package: LoadedPackage, recipe: Recipe, options: argparse.Namespace) 
         for group in tied_across(package, plan)
     ]
     paths = micro_batch_paths(cluster, plan, settings.micro_batches)
-    chains = None if options.engine == "own" else chains_of(plan, paths, settings.schedule)
+    # torch's schedule waits for what it sends, and with gloo that is until the peer has taken it.
+    own = options.engine == "own" or (options.engine == "auto" and device.type == "cpu")
+    chains = None if own else chains_of(plan, paths, settings.schedule)
     if options.engine == "torch" and chains is None:
         raise PipeplanError(
             "torch.distributed.pipelining needs equally many replicas of every stage, and "

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes
+from pipeplan.core.units import format_bytes, plural
 from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["does_not_fit", "explain", "would_do"]
@@ -68,7 +68,7 @@ def _demands(problem: Problem) -> dict[str, Drop]:
     if asked.straight:
         out["no replicas (straight)"] = _setting(straight=False)
     if asked.max_stages is not None:
-        out[f"at most {asked.max_stages} stages"] = _setting(max_stages=None)
+        out[f"at most {plural(asked.max_stages, 'stage')}"] = _setting(max_stages=None)
     for layer, stage in asked.pinned:
         name = f"layer {graph.layers[layer].id} in stage {stage}"
         out[name] = _removing("pinned", (layer, stage))
@@ -102,4 +102,4 @@ def _removing(field: str, item: object) -> Drop:
 
 def _cut(problem: Problem, cut: frozenset[int]) -> str:
     names = problem.graph.layers
-    return f"{len(cut)} layers (up to {names[max(cut)].id})"
+    return f"{plural(len(cut), 'layer')} (up to {names[max(cut)].id})"

@@ -15,7 +15,7 @@ from pipeplan.core.errors import (
 from pipeplan.core.graph import LayerGraph
 from pipeplan.core.problem import Problem
 from pipeplan.core.problem_codec import problem_from_dict, problem_to_dict
-from pipeplan.core.units import format_ms
+from pipeplan.core.units import format_ms, plural
 from pipeplan.models.formats import read_profile
 from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import SolveResult, Status
@@ -160,7 +160,9 @@ def record_answers(
         kept = {_key(x): x for x in old.records}
     changes: list[str] = []
     if old is not None and not kept and old.records:
-        changes.append(f"the profile changed: all {len(old.records)} records are made anew")
+        changes.append(
+            f"the profile changed: {plural(len(old.records), 'record is', 'records are')} made anew"
+        )
     records: list[Record] = []
     for problem in reference_problems(graph):
         asked = problem_to_dict(problem)

@@ -13,7 +13,7 @@ from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes, format_rate, parse_bytes, parse_rate
+from pipeplan.core.units import format_bytes, format_rate, parse_bytes, parse_rate, plural
 from pipeplan.solver.result import SolveResult, Status
 
 __all__ = [
@@ -187,7 +187,7 @@ def with_value(problem: Problem, name: str, value: float) -> Problem:
     count = len(cluster.levels)
     number = count if name in ("bandwidth", "devices") else int(name.removeprefix("bandwidth"))
     if number > count:
-        raise PipeplanError(f"{name}: the cluster has {count} levels")
+        raise PipeplanError(f"{name}: the cluster has {plural(count, 'level')}")
     level = cluster.levels[number - 1]
     changed = (
         replace(level, children=round(value))
@@ -358,7 +358,7 @@ def plan_words(plan: Plan) -> str:
     for stage in plan.stages:
         first, last = stage.layers[0], stage.layers[-1]
         whole = last - first + 1 == len(stage.layers)
-        layers = f"{first}-{last}" if whole else f"{len(stage.layers)} layers"
+        layers = f"{first}-{last}" if whole else plural(len(stage.layers), "layer")
         pieces.append(f"{layers}:{stage.replicas}")
     shown = pieces if len(pieces) <= 12 else [*pieces[:8], "...", *pieces[-3:]]
     return " ".join(shown)

@@ -90,13 +90,14 @@ def command(
     problem, brought = _brought(question, profile, stages, plan, rank_map)
     file = given_file(problem, brought)
     broken = _broken(problem, brought)
-    if output is not None and not broken:
-        write_text(output, dump_json(plan_to_dict(file)), force=force)
+    saved = None if broken else output
+    if saved is not None:
+        write_text(saved, dump_json(plan_to_dict(file)), force=force)
     best, missing = _optimum(problem, backend, search) if optimum else (None, "")
     if as_json:
         print_json(_document(file, broken, best, missing))
     else:
-        _show(file, broken, best, missing)
+        _show(file, broken, best, missing, profile, saved)
     if broken:
         raise typer.Exit(EXIT_FALSE)
 
@@ -152,9 +153,14 @@ def _broken(problem: "Problem", plan: "Plan") -> tuple[str, ...]:
 
 
 def _show(
-    file: "PlanFile", broken: tuple[str, ...], best: "SolveResult | None", missing: str
+    file: "PlanFile",
+    broken: tuple[str, ...],
+    best: "SolveResult | None",
+    missing: str,
+    profile: str | None,
+    saved: Path | None,
 ) -> None:
-    from pipeplan.cli.next_steps import solve_instead, typed
+    from pipeplan.cli.next_steps import after_saving, solve_instead, typed
     from pipeplan.cli.render.brought import distance_lines, violation_lines
     from pipeplan.cli.render.plan import plan_page
     from pipeplan.cli.render.terminal import show
@@ -164,7 +170,9 @@ def _show(
         notes.append(f"No best plan to compare with: {missing}")
     # Without the optimum, or with a question that stands in a plan file alone, there is nothing to
     # solve from this command line.
-    steps = solve_instead(typed()) if best is not None and "--plan" not in typed() else []
+    steps = [] if saved is None else after_saving(saved, file.problem.graph.name, profile)
+    if best is not None and "--plan" not in typed():
+        steps += solve_instead(typed())
     show(*plan_page(file, steps, notes))
 
 

@@ -39,6 +39,7 @@ def command(
     from pipeplan.codegen.package import build_package, write_package
     from pipeplan.core.errors import ProblemError, SourceError
     from pipeplan.core.textfile import read_text
+    from pipeplan.core.units import plural
 
     if len(files) > 2:
         raise ProblemError(f"{len(files)} files are given; generate takes [PROFILE] PLAN")
@@ -57,6 +58,6 @@ def command(
         typer.echo(f"note: {note}")
     where = shlex.quote(str(output))
     stages = len(file.plan.stages)
-    typer.echo(f"{output}: {stages} stages, {len(package.files)} files. Next:")
+    typer.echo(f"{output}: {plural(stages, 'stage')}, {plural(len(package.files), 'file')}. Next:")
     typer.echo(f"  pipeplan verify {where}")
     typer.echo(f"  pipeplan run {where} --steps 10")

@@ -73,7 +73,7 @@ def command(
     from pipeplan.cli.inputs import writable
     from pipeplan.cli.progress import counting
     from pipeplan.core.errors import ProblemError
-    from pipeplan.core.units import format_bytes, format_ms
+    from pipeplan.core.units import format_bytes, format_ms, plural
 
     if estimate is not None and device is not None:
         raise ProblemError("--estimate measures nothing, so --device has no meaning with it")
@@ -115,8 +115,8 @@ def command(
         typer.echo(f"note: {message}")
     how = f"estimated for {estimate}" if estimate else f"measured on {graph.metadata['device']}"
     typer.echo(
-        f"{output}: {len(graph)} layers, {format_ms(graph.total_compute_ms)} of compute a "
-        f"micro-batch of {graph.metadata['batch']}, "
+        f"{output}: {plural(len(graph), 'layer')}, {format_ms(graph.total_compute_ms)} of compute "
+        f"a micro-batch of {graph.metadata['batch']}, "
         f"{format_bytes(graph.total_parameter_bytes)} of parameters; {how}. Next:"
     )
     typer.echo(f"  pipeplan solve {shlex.quote(str(output))} -n 8 2 -b 10GB/s 1.25GB/s")

@@ -158,6 +158,7 @@ def _update(folder: Path | None, only: tuple[str, ...], find: "Find") -> None:
 
     from pipeplan.core.errors import PipeplanError
     from pipeplan.core.textfile import write_text
+    from pipeplan.core.units import plural
     from pipeplan.models.formats import read_profile
     from pipeplan.models.profiles import packaged_names
     from pipeplan.validation.reference_files import (
@@ -185,6 +186,6 @@ def _update(folder: Path | None, only: tuple[str, ...], find: "Find") -> None:
             typer.echo(f"{name}: {change}")
         if new != old and new.records:
             write_text(path, dump_references(new), force=True)
-            typer.echo(f"{name}: {len(new.records)} records written")
+            typer.echo(f"{name}: {plural(len(new.records), 'record')} written")
         else:
             typer.echo(f"{name}: unchanged")

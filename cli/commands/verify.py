@@ -26,12 +26,13 @@ def command(
     mode, in one process on the CPU. Runs the package's code and the model's factory. Exit code 1
     where something differs.
     """
+    from pipeplan.core.units import plural
     from pipeplan.runtime.equivalence import verify
     from pipeplan.runtime.package import load_package
 
     package = load_package(directory)
     verdict = verify(package, dtype=dtype, seed=seed)
-    typer.echo(f"{package.stages} stages in {dtype} against {verdict.original}")
+    typer.echo(f"{plural(package.stages, 'stage')} in {dtype} against {verdict.original}")
     typer.echo(f"{'mode':5}  {'what':8}  {'count':>5}  {'max abs':>9}  {'max rel':>9}  worst")
     for mode in ("train", "eval"):
         for kind in ("output", "loss", "gradient", "buffer"):

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeplan.cli.render.terminal import plain
-from pipeplan.cli.render.words import milliseconds, percent, plural
+from pipeplan.cli.render.words import milliseconds, percent
 from pipeplan.core.codec import gap
+from pipeplan.core.units import plural
 from pipeplan.validation.crosscheck import Claim, Verdict
 
 __all__ = ["Figures", "claim_figures", "comparison"]

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeplan.cli.render.terminal import plain
-from pipeplan.core.units import format_bytes, format_ms
+from pipeplan.core.units import format_bytes, format_ms, plural
 from pipeplan.validation.simulation import Simulation
 
 __all__ = ["simulation_page"]
@@ -22,9 +22,10 @@ def simulation_page(result: Simulation, verdict: Sequence[str]) -> Iterator[Rend
     name = plain(problem.graph.name or "the network", 60).plain
     yield Text(f"{name}: schedule {problem.schedule}, simulated", style="bold")
     if result.batch_ms is not None and result.predicted_batch_ms is not None:
+        count = plural(problem.micro_batches or 0, "micro-batch")
         yield Text(
-            f"A batch of {problem.micro_batches} micro-batches takes {format_ms(result.batch_ms)}, "
-            f"predicted {format_ms(result.predicted_batch_ms)}."
+            f"A batch of {count} takes "
+            f"{format_ms(result.batch_ms)}, predicted {format_ms(result.predicted_batch_ms)}."
         )
     for line in verdict:
         yield Text(line)

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeplan.cli.render.terminal import plain
-from pipeplan.cli.render.words import milliseconds, plural, ranges
+from pipeplan.cli.render.words import milliseconds, ranges
 from pipeplan.core.codec import PlanFile
-from pipeplan.core.units import format_bytes
+from pipeplan.core.units import format_bytes, plural
 
 __all__ = ["StageRow", "StageTable", "stage_rows"]
 

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from pipeplan.cli.render.comparison import claim_figures
 from pipeplan.cli.render.terminal import plain
-from pipeplan.cli.render.words import percent, plural
+from pipeplan.cli.render.words import percent
+from pipeplan.core.units import plural
 from pipeplan.validation.comparison import Row, profiles
 from pipeplan.validation.crosscheck import Claim
 from pipeplan.validation.performance import SHORTEST_S, Performance

@@ -1,13 +1,13 @@
 """The answer in a few sentences: how fast, how sure, against what."""
 
-from pipeplan.cli.render.words import joined, percent, plural, ranges, times
+from pipeplan.cli.render.words import joined, percent, ranges, times
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.codec import PlanFile, gap
 from pipeplan.core.cost import baselines, evaluate
 from pipeplan.core.levers import on_topology
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
-from pipeplan.core.units import format_bytes, format_ms, format_rate
+from pipeplan.core.units import format_bytes, format_ms, format_rate, plural
 
 __all__ = [
     "baseline_lines",
@@ -17,6 +17,9 @@ __all__ = [
     "question_line",
     "two_figures",
 ]
+
+_MOST_NAMED = 24
+"""Stages whose replicas are listed in the headline."""
 
 _LIMITS = {
     "time": "the time limit",
@@ -34,15 +37,24 @@ def cluster_line(cluster: Cluster) -> str:
         who = f"{cluster.servers} servers of {plural(cluster.devices_per_server, 'GPU')}"
     ports = []
     for number, level in enumerate(cluster.levels, 1):
-        name = level.name or f"level {number}"
+        name = f" ({level.name})" if level.name else ""
         latency = f" + {format_ms(level.latency_ms)}" if level.latency_ms else ""
-        ports.append(f"{name} {format_rate(level.bandwidth_bytes_per_s)}{latency}")
+        rate = format_rate(level.bandwidth_bytes_per_s)
+        ports.append(f"{rate}{latency} a {_child(cluster, number)}{name}")
     memory = (
         "no memory limit"
         if cluster.memory_bytes is None
         else f"{format_bytes(cluster.memory_bytes)} a GPU"
     )
     return f"{who}; ports: {', '.join(ports)}, {cluster.duplex} duplex; {memory}"
+
+
+def _child(cluster: Cluster, level: int) -> str:
+    """Whose port the bandwidth of a level is."""
+    if level <= 2:
+        return "GPU" if level == 1 else "server"
+    size = cluster.group_sizes[level - 1] // cluster.devices_per_server
+    return f"group of {plural(size, 'server')}"
 
 
 def question_line(problem: Problem) -> str:
@@ -57,7 +69,7 @@ def question_line(problem: Problem) -> str:
         f"schedule {problem.schedule}",
     ]
     if problem.micro_batches is not None:
-        parts.append(f"{plural(problem.micro_batches, 'micro-batch', 'micro-batches')} a batch")
+        parts.append(f"{plural(problem.micro_batches, 'micro-batch')} a batch")
     flags = (("recompute", problem.recompute), ("overlapped all-reduce", problem.overlap_sync))
     parts += [name for name, given in flags if given]
     asked = problem.constraints
@@ -73,16 +85,13 @@ def question_line(problem: Problem) -> str:
 
 
 def headline(file: PlanFile) -> str:
-    """Stages, GPUs and time in one sentence, the ranks of each stage included."""
+    """Stages, GPUs and time in one sentence, with the number of replicas of each stage."""
     problem, plan, price = file.problem, file.plan, file.evaluation
-    replicas = [stage.replicas for stage in plan.stages]
-    stages = (
-        ": " + joined([f"stage {s} x{count}" for s, count in enumerate(replicas)])
-        if len(replicas) <= 4
-        else ", replicated " + "-".join(map(str, replicas[:24])) + ("-..." if replicas[24:] else "")
-    )
     devices = problem.cluster.devices
-    used = f"all {devices} GPUs" if plan.devices == devices else f"{plan.devices} of {devices} GPUs"
+    if plan.devices < devices:
+        used = f"{plan.devices} of {devices} GPUs"
+    else:
+        used = f"all {devices} GPUs" if devices > 1 else "the one GPU"
     idle = [rank for rank in range(devices) if rank not in plan.stage_of_rank]
     unused = ""
     if idle:
@@ -91,15 +100,26 @@ def headline(file: PlanFile) -> str:
         unused = f" (idle: {'rank' if len(idle) == 1 else 'ranks'} {shown})"
     time = (
         f"{format_ms(price.objective_ms)} a batch of "
-        f"{plural(problem.micro_batches or 0, 'micro-batch', 'micro-batches')}, "
+        f"{plural(problem.micro_batches or 0, 'micro-batch')}, "
         f"{format_ms(price.period_ms)} a micro-batch in steady state"
         if problem.synchronous and problem.scope == "joint"
         else f"{format_ms(price.period_ms)} a micro-batch"
     )
     return (
-        f"{plural(len(plan.stages), 'stage')} on {used}{unused}{stages}. "
+        f"{plural(len(plan.stages), 'stage')} on {used}{unused}{_replicas(plan)}. "
         f"{time[0].upper()}{time[1:]} by cost model {_priced_by(file)}."
     )
+
+
+def _replicas(plan: Plan) -> str:
+    """How often each stage is there, as long as a sentence can hold it."""
+    counts = [stage.replicas for stage in plan.stages]
+    if len(counts) <= 4:
+        return ": " + joined([f"stage {s} x{count}" for s, count in enumerate(counts)])
+    if len(counts) <= _MOST_NAMED:
+        return ", replicated " + "-".join(map(str, counts))
+    low, high = min(counts), max(counts)
+    return f", each on {plural(high, 'GPU')}" if low == high else f", each on {low} to {high} GPUs"
 
 
 def _priced_by(file: PlanFile) -> str:
@@ -171,8 +191,16 @@ def two_figures(file: PlanFile) -> str | None:
         return None
     model = file.problem.cost_model
     own, real = file.evaluation.period_ms, file.evaluation.topology.period_ms
-    return (
+    said = (
         f"Two figures: {format_ms(own)} by {model}, {format_ms(real)} by topology. {model} prices "
         "one level at a time, as if its ports and GPUs carried nothing else; topology adds up all "
         "that every GPU and port carries, and is closer to what the hardware will do."
     )
+    asked = on_topology(file.problem)
+    spread = baselines(asked).data_parallel_ms
+    if spread < evaluate(asked, Plan(file.plan.stages)).objective_ms:
+        said += (
+            f" By topology plain data parallelism, at {format_ms(spread)}, beats this plan; scope "
+            "joint searches for the best plan by topology."
+        )
+    return said

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["joined", "milliseconds", "percent", "plural", "ranges", "times"]
+__all__ = ["joined", "milliseconds", "percent", "ranges", "times"]
 
 
 def ranges(numbers: Iterable[int]) -> list[str]:
@@ -38,11 +38,6 @@ def percent(part: float) -> str:
 def times(baseline_ms: float, objective_ms: float) -> str:
     """A speed-up: 15.39 x; without one where nothing takes any time."""
     return f"{baseline_ms / objective_ms:.2f} x" if objective_ms else "any number of times"
-
-
-def plural(count: int, word: str, many: str | None = None) -> str:
-    """1 stage, 2 stages."""
-    return f"{count} {word if count == 1 else many or word + 's'}"
 
 
 def joined(pieces: Sequence[str]) -> str:

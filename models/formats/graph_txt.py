@@ -2,6 +2,7 @@
 
 from pipeplan.core.errors import ProfileError
 from pipeplan.core.graph import GraphInput, Layer, LayerGraph, natural_key
+from pipeplan.core.units import plural
 from pipeplan.models.formats.graph_txt_inputs import input_ids
 from pipeplan.models.formats.graph_txt_lines import ParsedLines, parse_lines
 from pipeplan.models.formats.groups import constant_ids, together_of
@@ -72,7 +73,7 @@ def _graph_input(layer: Layer, readers: list[str]) -> GraphInput:
 def _oddities(parsed: ParsedLines) -> list[str]:
     found: list[str] = []
     for key, count in sorted(parsed.unknown.items()):
-        found.append(f"unknown field {key[:80]!a} ignored ({count} lines)")
+        found.append(f"unknown field {key[:80]!a} ignored ({plural(count, 'line')})")
     if parsed.fractions:
         found.append(
             f"{len(parsed.fractions)} sizes are not whole bytes and were rounded up "

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Final
 
 from pipeplan.core.graph import Layer, LayerGraph
+from pipeplan.core.units import plural
 
 __all__ = ["suspicions"]
 
@@ -138,7 +139,9 @@ def _unfed(graph: LayerGraph) -> Iterator[str]:
         and layer.compute_ms > notable
     ]
     if unfed:
-        yield f"{len(unfed)} layers compute but read nothing (first: {unfed[0]})"
+        count = plural(len(unfed), "layer computes and reads", "layers compute and read")
+        yield f"{count} nothing (first: {unfed[0]})"
     unread = [item.id for item in graph.inputs if not item.consumers]
     if unread:
-        yield f"{len(unread)} inputs are read by no layer (first: {unread[0]})"
+        count = plural(len(unread), "input is", "inputs are")
+        yield f"{count} read by no layer (first: {unread[0]})"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeplan.core.errors import PipeplanError
+from pipeplan.core.units import plural
 from pipeplan.models.capture import (
     CapturedGraph,
     CapturedNode,
@@ -103,7 +104,7 @@ def device_of(module: nn.Module, inputs: ExampleInputs) -> str:
     device = _device(module, inputs)
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    return f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
+    return f"{device.type} ({platform.machine()}, {plural(torch.get_num_threads(), 'thread')})"
 
 
 def _event() -> torch.cuda.Event:

@@ -13,6 +13,7 @@ from pipeplan.core.errors import PlanError, TooLargeError
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.core.problem import Problem
+from pipeplan.core.units import plural
 from pipeplan.solver.outcome import Outcome
 from pipeplan.solver.result import Stats, Status
 
@@ -46,12 +47,12 @@ def solve_exhaustive(problem: Problem, *, limit: int = MAX_PLANS) -> Outcome:
         price = evaluate(problem, plan).objective_ms
         if best is None or (price, plan.key()) < (best_ms, best.key()):
             best, best_ms = plan, price
-    stats = Stats("exhaustive", 0.0, notes=(f"{tried} plans",))
+    stats = Stats("exhaustive", 0.0, notes=(plural(tried, "plan"),))
     if best is None:
         return Outcome(
             Status.INFEASIBLE,
             stats,
-            explanation=f"none of the {tried} plans is valid",
+            explanation=f"none of {plural(tried, 'plan')} is valid",
             smallest_memory_bytes=smallest,
         )
     return Outcome(Status.OPTIMAL, stats, plan=best, claimed_ms=best_ms, bound_ms=best_ms)

@@ -22,7 +22,7 @@ def messages(ran: Any) -> list[str]:
         (("-n", 2, 2), "-b is missing"),
         (("-b", "1GB/s"), "-n is missing"),
         (("-n", 2, 2, "-b", "1GB/s"), "2 levels (2 2) but 1 bandwidths"),
-        (("-n", 2, "-b", "1GB/s", "1GB/s"), "1 levels (2) but 2 bandwidths"),
+        (("-n", 2, "-b", "1GB/s", "1GB/s"), "1 level (2) but 2 bandwidths"),
         (("-n", "two", "-b", "1GB/s"), "'two'"),
         (("-n", "2.5", "-b", "1GB/s"), "'2.5'"),
         (("-n", 0, "-b", "1GB/s"), "a level has 0 children"),

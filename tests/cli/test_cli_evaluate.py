@@ -1,6 +1,7 @@
 """`pipeplan evaluate`: the price of a plan one brings, what it breaks, how far from the best."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,24 @@ def test_a_worse_plan_is_told_by_how_much(run: Run, chain: Path) -> None:
     assert "--stages" not in ran.out.partition("\nNext")[2]
     alone = run("evaluate", chain, *CLUSTER, "--stages", "0-4:1", "--no-optimum")
     assert "best joint plan" not in alone.out
+
+
+def test_the_next_step_names_no_file_that_is_there(
+    run: Run, chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("best.json").write_text("mine", encoding="utf-8")
+    Path("plan.json").write_text("mine", encoding="utf-8")
+    given = ("--stages", "0-4:1", "-o", "own.json", "--force")
+    steps = run("evaluate", chain, *CLUSTER, *given, columns=300).out.partition("\nNext\n")[2]
+    lines = [shlex.split(x) for x in steps.splitlines()]
+    assert [x[:2] for x in lines] == [
+        ["pipeplan", x] for x in ("generate", "simulate", "report", "solve")
+    ]
+    assert all("own.json" in x for x in lines[:3])
+    assert lines[3] == ["pipeplan", "solve", str(chain), *map(str, CLUSTER), "-o", "best-2.json"]
+    (again,) = run("solve", chain, *CLUSTER, columns=300).out.partition("\nNext\n")[2].splitlines()
+    assert again.endswith(" -o plan-2.json")
 
 
 def test_what_a_plan_breaks_is_exit_code_1(run: Run, chain: Path) -> None:

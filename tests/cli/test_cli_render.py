@@ -12,7 +12,7 @@ from pipeplan.cli.render.flow import flow_lines
 from pipeplan.cli.render.plan import plan_page
 from pipeplan.cli.render.servers import Servers
 from pipeplan.cli.render.terminal import console, plain
-from pipeplan.cli.render.words import milliseconds, percent, plural, ranges, times
+from pipeplan.cli.render.words import milliseconds, percent, ranges, times
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.codec import PlanFile, Provenance
 from pipeplan.core.cost import evaluate
@@ -236,8 +236,6 @@ def test_figures_in_words() -> None:
         "44.668",
         "123457",
     ]
-    assert plural(1, "stage") == "1 stage"
-    assert plural(2, "batch", "batches") == "2 batches"
     assert times(10, 4) == "2.50 x"
     assert times(10, 0) == "any number of times"
 

@@ -1,5 +1,8 @@
 """`pipeplan report` from the command line: what it writes, and what it refuses."""
 
+import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -59,6 +62,43 @@ def test_refusals_are_one_message(plan_path: Path, tmp_path: Path) -> None:
         assert "Traceback" not in out
     assert taken.read_text() == "mine"
     assert not (tmp_path / "x.html").exists()
+
+
+NESTED = ("--scope", "nested", "--cost-model", "pipedream", "--use_memory_constraint")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("solve", "--force-cut", "features.3", "--forbid-cut", "features.1,5", "--pin", "0:0"),
+        ("solve", "--together", "7,8,9", "--max-stages", "3", "--memory", "40GB", "--recompute"),
+        ("solve", *NESTED, "--memory_size", "40e9", "--activation_compression_ratio", "2"),
+        ("solve", "--schedule", "1f1b", "--micro-batches", "8", "--weight-copies", "3"),
+        ("evaluate", "--stages", "0-9:3", "10-21:1", "--overlap-sync"),
+    ],
+)
+def test_the_command_on_the_page_asks_the_same_question(
+    asked: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = ("-n", "2", "2", "-b", "4GiB/s", "1GiB/s")
+    written = CliRunner().invoke(
+        app, [asked[0], "alexnet", *cluster, *asked[1:], "-o", "plan.json"]
+    )
+    assert written.exit_code == 0, written.output
+    assert run("plan.json", "-o", "report.html")[0] == 0
+    page = Path("report.html").read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    # What the page's three buttons save.
+    Path("profile.json").write_text(json.dumps(data["plan"]["profile"]))
+    Path("cluster.toml").write_text(data["cluster_toml"])
+    again = shlex.split(data["command"])
+    assert again[0] == "pipeplan"
+    found = CliRunner().invoke(app, [*again[1:], "-o", "again.json"])
+    assert found.exit_code == 0, found.output
+    first, second = (json.loads(Path(x).read_text()) for x in ("plan.json", "again.json"))
+    assert second["problem"] == first["problem"]
+    assert second["stages"] == first["stages"]
 
 
 @pytest.mark.skipif(find_browser() is None, reason="needs a Chromium on PATH")

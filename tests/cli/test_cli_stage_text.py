@@ -87,8 +87,8 @@ def test_ranks_come_from_a_map() -> None:
         ("0-2 3-5", None, "how many replicas"),
         ("0-2@1 3-5:2", None, "give all or none"),
         ("0-2@1 3-5@1", None, "rank 1 holds stage 0 and stage 1"),
-        ("0-2:2 3-5:1", ((0, 1),), "the rank map has 1 stages, but 2 are given"),
-        ("0-2:2 3-5:1", ((0,), (1,)), "2 replicas, but 1 ranks in the map"),
+        ("0-2:2 3-5:1", ((0, 1),), "the rank map has 1 stage, not 2 as are given"),
+        ("0-2:2 3-5:1", ((0,), (1,)), "2 replicas, but 1 rank in the map"),
     ],
 )
 def test_places_that_do_not_exist(

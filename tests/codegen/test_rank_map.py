@@ -78,7 +78,7 @@ def test_warm_up_is_pipedreams() -> None:
         ({"module_to_stage_map": [1, 0, 1, 1]}, 2, "later stage"),
         ({"module_to_stage_map": [0, 0, 1]}, 2, "criterion"),
         ({"stage_to_depth_map": {"0": 0, "1": 0}}, 18, "warms up with 0"),
-        ({"stage_to_depth_map": {"0": 1}}, 17, "has 1 stages, not 2"),
+        ({"stage_to_depth_map": {"0": 1}}, 17, "has 1 stage, not 2"),
     ],
 )
 def test_a_bad_map_is_named_with_its_line(

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeplan.core.bottleneck import bottleneck
+from pipeplan.core.bottleneck import bottleneck, level_limits
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.cost import evaluate
-from pipeplan.core.plan import joint_plan
+from pipeplan.core.plan import NestedStage, joint_plan, nested_plan
 from pipeplan.core.problem import Problem
 
 
@@ -65,3 +65,34 @@ def test_it_is_busy_for_the_period(data: st.DataObject, make: SimpleNamespace) -
         loads = {(p.level, p.child): p.busy_ms for p in price.topology.ports}
         assert loads[found.level, found.child] == found.busy_ms == max(loads.values())
         assert found.stage is None
+
+
+def test_what_is_slowest_level_by_level(make: SimpleNamespace) -> None:
+    # 3 layers of 30 ms, 1 MB of weights each: 2 servers run copies of 2 + 1 layers on 2 + 1 GPUs.
+    graph = make.chain(3, forward_ms=10.0, parameter_bytes=10**6, output_bytes=1)
+    cluster = Cluster.of([3, 2], [1e9, 1e8])
+    inner = (NestedStage((0, 1), 2), NestedStage((2,), 1))
+    plan = nested_plan(cluster, (NestedStage((0, 1, 2), 2, inner),))
+    problem = Problem(graph, cluster, scope="nested", cost_model="levelwise")
+    lines = level_limits(problem, plan)
+    # All-reduces: 4 * 1/2 * 2 MB / 1 GB/s = 4 ms and 4 * 1/(2 * 3) * 3 MB / 0.1 GB/s = 20 ms.
+    assert lines == [
+        "Level 2, servers: stages 0-1 take 32.000 ms on the GPUs of one server + 20.000 ms of "
+        "all-reduce, shared by 2 servers: 26.000 ms.",
+        "Level 1, GPUs: stage 0 takes 60.000 ms of compute + 4.000 ms of all-reduce, shared by 2 "
+        "GPUs: 32.000 ms.",
+    ]
+    assert evaluate(problem, plan).period_ms == 26.0
+    assert level_limits(Problem(graph, cluster), joint_plan(cluster, (((0, 1, 2), 1),))) == []
+
+
+def test_a_transfer_that_is_slowest_ends_the_list(make: SimpleNamespace) -> None:
+    graph = make.chain(2, forward_ms=1.0, output_bytes=10**6, parameter_bytes=0)
+    cluster = Cluster.of([1, 2], [1e9, 1e6])
+    halves = tuple(NestedStage((v,), 1, (NestedStage((v,), 1),)) for v in (0, 1))
+    problem = Problem(graph, cluster, scope="nested", cost_model="levelwise")
+    (line,) = level_limits(problem, nested_plan(cluster, halves))
+    assert line == (
+        "Level 2, servers: stage 0 takes 2000.000 ms for the activations and gradients at an end, "
+        "over 1 x 1 MB/s."
+    )

@@ -85,7 +85,7 @@ def test_names_are_short_and_printable(name: Any) -> None:
 def test_levels_and_bandwidths_go_together() -> None:
     with pytest.raises(ClusterError, match=r"2 levels \(8 2\) but 1 bandwidths"):
         Cluster.of([8, 2], [1.0])
-    with pytest.raises(ClusterError, match="1 levels"):
+    with pytest.raises(ClusterError, match="1 level "):
         Cluster.of([8], [1.0, 2.0])
     with pytest.raises(ClusterError, match="at least one level"):
         Cluster.of([], [])

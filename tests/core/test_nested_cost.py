@@ -11,7 +11,7 @@ from pipeplan.core.cluster import Cluster
 from pipeplan.core.cost import baselines, evaluate
 from pipeplan.core.errors import PlanError
 from pipeplan.core.graph import Layer, LayerGraph
-from pipeplan.core.nested_cost import PipedreamGraph, evaluate_nested
+from pipeplan.core.nested_cost import PipedreamGraph, evaluate_nested, limiting_stages
 from pipeplan.core.plan import NestedStage, Plan, Stage, nested_plan
 from pipeplan.core.problem import Problem
 
@@ -66,6 +66,14 @@ def test_levelwise_is_the_naive_recursion(data: st.DataObject, make: SimpleNames
     assert evaluate_nested(problem, plan) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     price = evaluate(problem, plan)
     assert price.objective_ms == price.period_ms == evaluate_nested(problem, plan)
+    chain = limiting_stages(problem, plan)
+    assert chain[0].period_ms == price.period_ms
+    assert [x.level for x in chain] == list(range(len(cluster.levels), 0, -1))[: len(chain)]
+    for outer, inner in pairwise(chain):
+        assert outer.inside_ms == inner.period_ms
+        assert outer.first <= inner.first <= inner.last <= outer.last
+    ends = chain[-1]
+    assert not ends.stage.inner or ends.period_ms == ends.transfer_ms
 
 
 def chain_problem(cluster: Cluster, layers: list[Layer], ratio: float | None) -> Problem:

@@ -14,6 +14,7 @@ from pipeplan.core.units import (
     parse_bytes,
     parse_duration_s,
     parse_rate,
+    plural,
 )
 
 
@@ -168,3 +169,10 @@ def test_figures_for_people() -> None:
     assert format_ms(44.66775904) == "44.668 ms"
     assert format_ms(0.000123456789) == "0.000123457 ms"
     assert format_ms(0) == "0 ms"
+
+
+def test_plural() -> None:
+    assert plural(1, "stage") == "1 stage"
+    assert plural(0, "stage") == "0 stages"
+    assert plural(2, "micro-batch") == "2 micro-batches"
+    assert plural(3, "copy", "copies") == "3 copies"

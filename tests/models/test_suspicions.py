@@ -93,8 +93,8 @@ def test_unfed_layers_and_unread_inputs() -> None:
     parts = [Layer("n0", 1, 1, 8, 4), Layer("n1", 1, 1, 8, 4)]
     messages = suspicions(graph_of(parts, inputs=(GraphInput("x", 4, ()),)))
     assert messages == (
-        "1 layers compute but read nothing (first: n0)",
-        "1 inputs are read by no layer (first: x)",
+        "1 layer computes and reads nothing (first: n0)",
+        "1 input is read by no layer (first: x)",
     )
 
 

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeplan.core.bottleneck import level_limits
 from pipeplan.core.cluster import Cluster, Level
 from pipeplan.core.cluster_toml import parse_cluster
 from pipeplan.core.codec import PlanFile, Provenance, plan_from_dict
@@ -65,6 +67,15 @@ def joint(vgg16: Problem) -> PlanFile:
     return filed(vgg16, joint_plan(vgg16.cluster, ((layers[0], 15), (layers[1], 1))))
 
 
+@pytest.fixture(scope="module")
+def nested(vgg16: Problem) -> PlanFile:
+    """PipeDream's answer: copies of a pipeline with 7 and 1 GPUs on both servers."""
+    n = len(vgg16.graph)
+    inner = (NestedStage(tuple(range(24)), 7), NestedStage(tuple(range(24, n)), 1))
+    plan = nested_plan(vgg16.cluster, (NestedStage(tuple(range(n)), 2, inner),))
+    return filed(replace(vgg16, scope="nested", cost_model="pipedream"), plan)
+
+
 def diamond(name: str = "d", text: str = "") -> LayerGraph:
     layers = [Layer(x, 1.0, 2.0, 1000, 10, description=text) for x in ("a", "b", "c", "e")]
     return LayerGraph.build(layers, [("a", "b"), ("a", "c"), ("b", "e"), ("c", "e")], name=name)
@@ -100,19 +111,99 @@ def test_nothing_is_fetched(joint: PlanFile) -> None:
     assert not re.search(r"\b(src|href)\s*=\s*[\"']?(?!#)[a-z]+:", markup)
 
 
-def test_nested_replication_is_explained_level_by_level(vgg16: Problem) -> None:
-    n = len(vgg16.graph)
-    inner = (NestedStage(tuple(range(n - 9)), 7), NestedStage(tuple(range(n - 9, n)), 1))
-    plan = nested_plan(vgg16.cluster, (NestedStage(tuple(range(n)), 2, inner),))
-    problem = Problem(vgg16.graph, vgg16.cluster, scope="nested", cost_model="levelwise")
-    lines = why(problem, plan)
-    assert "Level 2: one stage on 2 servers." in lines
-    assert "Level 1, inside each of these: 2 stages on 7 and 1 GPUs." in lines
+def test_nested_replication_is_explained_level_by_level(nested: PlanFile) -> None:
+    # The inner split moved both ways, and a server given up.
+    moved = alternatives(nested.problem, nested.plan)
+    assert (12, 4) in {x.replicas for x in moved}
+    lines = why(nested.problem, nested.plan, moved)
+    assert "Level 2: stages 0-1 on 2 servers." in lines
+    assert (
+        "Level 1, inside each server of stages 0-1: stage 0 on 7 GPUs, stage 1 on 1 GPU." in lines
+    )
     assert "Stage 0: 2 x 7 = 14 ranks." in lines
     assert "Stage 1: 2 x 1 = 2 ranks." in lines
-    # The inner split moved both ways, and a server given up.
-    tried = {x.replicas for x in alternatives(problem, plan)}
-    assert (12, 4) in tried
+    assert (
+        "The 2 copies are identical, so these counts change by 2 at a time: 15-1, for one, is a "
+        "plan of scope joint alone."
+    ) in lines
+
+
+def test_levels_that_differ_are_named_by_their_stages(vgg16: Problem) -> None:
+    parts = [tuple(range(a, b)) for a, b in ((0, 14), (14, 25), (25, 40))]
+    halves = (
+        NestedStage(parts[0], 1, (NestedStage(parts[0], 8),)),
+        NestedStage(
+            (*parts[1], *parts[2]), 1, (NestedStage(parts[1], 7), NestedStage(parts[2], 1))
+        ),
+    )
+    plan = nested_plan(vgg16.cluster, halves)
+    problem = Problem(vgg16.graph, vgg16.cluster, scope="nested", cost_model="levelwise")
+    lines = why(problem, plan, ())
+    assert "Level 2: stage 0 on 1 server, stages 1-2 on 1 server." in lines
+    assert "Level 1, inside each server of stage 0: stage 0 on 8 GPUs." in lines
+    assert (
+        "Level 1, inside each server of stages 1-2: stage 1 on 7 GPUs, stage 2 on 1 GPU." in lines
+    )
+    assert not any("identical" in line for line in lines)
+
+
+def told(data: dict[str, Any]) -> str:
+    """All sentences of the page."""
+    limits = [line for x in data["limits"] for line in x["lines"]]
+    return " ".join([*data["why"], *limits, *(x["limit"] for x in data["alternatives"])])
+
+
+def test_the_nested_page_says_which_ranks_why_and_what_limits(nested: PlanFile) -> None:
+    data = data_of(page_of(nested))
+    assert [x["ranks"] for x in data["stages"]] == ["0-6, 8-14", "7, 15"]
+    graph, stages = nested.problem.graph, nested.plan.stages
+    text = told(data)
+    for stage in stages:
+        share = 100 * graph.compute_ms(stage.layers) / graph.total_compute_ms
+        held = 100 * graph.parameter_bytes(stage.layers) / graph.total_parameter_bytes
+        assert f"{share:.1f} % of the compute" in text
+        assert f"{held:.1f} % of the parameters" in text
+    assert "2 x 7 = 14 ranks" in text
+    # Both prices, and what is slowest by each; that they disagree on data parallelism is said.
+    own, real = data["limits"]
+    assert (own["model"], own["period_ms"]) == ("pipedream", nested.evaluation.period_ms)
+    assert own["lines"] == level_limits(nested.problem, nested.plan)
+    assert real["model"] == "topology"
+    assert real["period_ms"] == nested.evaluation.topology.period_ms
+    assert real["lines"][0].startswith("Each of the 2 GPUs of stage 1:")
+    assert data["nested"]["data_parallel_ms"] < data["nested"]["objective_ms"]
+    (other,) = [x for x in data["alternatives"] if x["replicas"] == [12, 4]]
+    assert other["objective_ms"] > data["objective_ms"]
+    assert "stage 1 takes" in other["limit"]
+
+
+def test_the_joint_page_says_which_ranks_why_and_what_limits(joint: PlanFile) -> None:
+    data = data_of(page_of(joint))
+    text = told(data)
+    assert [x["ranks"] for x in data["stages"]] == ["0-14", "15"]
+    assert data["nested"] is None
+    (limit,) = data["limits"]
+    assert limit["lines"][0].startswith("Each of the 15 GPUs of stage 0:")
+    # One GPU moved: the all-reduce of the second stage's parameters is what 14-2 would pay.
+    (other,) = data["alternatives"]
+    assert other["replicas"] == [14, 2]
+    assert "Limited by each of the 2 GPUs of stage 1:" in other["limit"]
+    assert "of all-reduce" in other["limit"]
+    assert f"14-2, takes {other['objective_ms']:.3f} ms" in text
+    assert "With all layers on all 16 GPUs, data parallelism, it is" in text
+
+
+def test_of_many_stages_only_the_extremes_get_a_sentence() -> None:
+    layers = [Layer(f"n{i}", 1.0 + i, 2.0, 1000, 10) for i in range(12)]
+    graph = LayerGraph.build(layers, [(f"n{i}", f"n{i + 1}") for i in range(11)])
+    problem = Problem(graph, Cluster.of((8, 2), (1e9, 1e9)))
+    plan = joint_plan(problem.cluster, tuple(((i,), 2 if i == 0 else 1) for i in range(12)))
+    lines = why(problem, plan, alternatives(problem, plan))
+    assert lines[0] == (
+        "Of 12 stages, stage 11 has the most compute for each of its GPUs and stage 0 the least."
+    )
+    assert [line.split(" has ")[0] for line in lines[1:3]] == ["Stage 0", "Stage 11"]
+    assert not any("2-1-1-1" in line for line in lines)
 
 
 def test_alternatives_are_priced_and_those_that_do_not_fit_are_marked() -> None:
@@ -260,6 +351,9 @@ def test_every_part_is_shown_and_the_console_is_silent(
     words = browser.run("return document.body.innerText")
     for wanted in ("0-14", "the answer", "GPUs of stage 0", "Two figures.", "14-2", "vgg16"):
         assert wanted in words
+    shown = " ".join(words.split())
+    for wanted in ("Each of the 15 GPUs of stage 0:", "Limited by each of the 2 GPUs of stage 1:"):
+        assert wanted in shown
     painted = (
         "const c=document.getElementById('%s');"
         "const d=c.getContext('2d').getImageData(0,0,c.width,c.height).data;"
@@ -269,6 +363,75 @@ def test_every_part_is_shown_and_the_console_is_silent(
     assert browser.run(painted % "timeline-canvas") > 10
     assert len(browser.screenshot(shots / "desktop.png")) > 10_000
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_the_nested_page_answers_without_anything_else(
+    browser: Any, nested: PlanFile, tmp_path: Path, shots: Path, phone: bool
+) -> None:
+    screen = {"width": 390, "height": 844, "phone": True} if phone else {}
+    opened(browser, page_of(nested), tmp_path, **screen)
+    browser.screenshot(shots / f"nested-{'phone' if phone else 'desktop'}.png")
+    assert browser.run("return document.documentElement.scrollWidth") <= (390 if phone else 1400)
+    shown = " ".join(browser.run("return document.body.innerText").split())
+    for wanted in (
+        "ranks 0-6, 8-14",  # the ribbon
+        "2 x 7 = 14 ranks",
+        "15-1, for one, is a plan of scope joint alone",
+        "By pipedream:",
+        "By topology:",
+        "Each of the 2 GPUs of stage 1:",
+    ):
+        assert wanted in shown
+    # On a phone a stage is a card, whose figures carry the names of their columns.
+    labels = browser.run(
+        "return [...document.querySelectorAll('#stage-table tbody tr:first-child td')]"
+        ".map(x => getComputedStyle(x, '::before').content)"
+    )
+    assert ('"Ranks"' in labels) is phone
+    # No text is wider than the box of its stage in the ribbon.
+    assert browser.run(
+        "return [...document.querySelectorAll('#ribbon div')]"
+        ".every(x => x.scrollWidth <= x.clientWidth)"
+    )
+    browser.run("document.getElementById('words').open = true")
+    assert "all-reduce" in browser.run("return document.getElementById('words').innerText")
+    assert browser.complaints() == []
+
+
+def test_a_plan_of_many_stages_stays_readable(browser: Any, tmp_path: Path, shots: Path) -> None:
+    layers = [Layer(f"n{i}", 1.0 + i % 3, 2.0, 1000, 10) for i in range(64)]
+    graph = LayerGraph.build(layers, [(f"n{i}", f"n{i + 1}") for i in range(63)], name="deep")
+    problem = Problem(graph, Cluster.of((8, 16), (1e9, 1e9)))
+    plan = joint_plan(problem.cluster, tuple(((i,), 1 + i % 3) for i in range(64)))
+    page = page_of(filed(problem, plan), micro_batches=70)
+    for name, screen in (("desktop", {}), ("phone", {"width": 390, "height": 844, "phone": True})):
+        opened(browser, page, tmp_path, **screen)
+        browser.screenshot(shots / f"many-{name}.png")
+        assert browser.run(
+            "return [...document.querySelectorAll('#ribbon div')]"
+            ".every(x => x.scrollWidth <= x.clientWidth)"
+        )
+        # All 64 rows are there, in a box that scrolls; the reasons do not list them all.
+        assert browser.run("return document.querySelectorAll('#stage-table tbody tr').length") == 64
+        assert browser.run("return document.querySelectorAll('.scroll.more').length") >= 3
+        assert browser.run("return document.querySelectorAll('#why-list li').length") < 8
+        assert browser.complaints() == []
+
+
+def test_paper_is_light_also_from_a_dark_screen(
+    browser: Any, joint: PlanFile, tmp_path: Path
+) -> None:
+    opened(browser, page_of(joint), tmp_path, dark=True)
+    corner = (
+        "return [...document.getElementById('graph-canvas').getContext('2d')"
+        ".getImageData(2, 2, 1, 1).data]"
+    )
+    browser.cdp("Emulation.setEmulatedMedia", media="print")
+    assert browser.run(corner)[:3] == [255, 255, 255]
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)"
+    )
 
 
 def test_it_zooms_searches_and_explains_under_the_mouse(

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeplan.core.bottleneck import bottleneck
+from pipeplan.core.bottleneck import bottleneck, level_limits
 from pipeplan.core.codec import PlanFile, plan_to_dict
 from pipeplan.core.cost import baselines, evaluate
 from pipeplan.core.levers import levers, on_topology
 from pipeplan.core.plan import Plan, Stage
+from pipeplan.core.problem import Problem
 from pipeplan.validation.palette import STAGE_COLOURS, text_colour
 from pipeplan.validation.report.layout import NARROW, WIDE, lay_out
 from pipeplan.validation.report.reproduce import cluster_toml, command
@@ -24,6 +25,7 @@ __all__ = ["ReportText", "page_data"]
 _MAX_BARS: Final = 6000
 _MAX_LOADS: Final = 14
 _MAX_MEMORY_POINTS: Final = 400
+_MOST_ALTERNATIVES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,7 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
     """All of it; the plan file itself is included, so that the page can give it back."""
     problem, plan, price = file.problem, file.plan, file.evaluation
     graph, cluster = problem.graph, problem.cluster
-    base = baselines(problem)
-    limit = bottleneck(problem, plan, price)
+    base, moved = baselines(problem), alternatives(problem, plan)
     return {
         "name": graph.name or "network",
         "version": file.provenance.version,
@@ -58,9 +59,11 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
         "period_ms": price.period_ms,
         "topology_period_ms": price.topology.period_ms,
         "cost_model": problem.cost_model,
+        "scope": problem.scope,
         "bound_ms": file.provenance.bound_ms,
         "one_device_ms": base.one_device_ms,
         "data_parallel_ms": base.data_parallel_ms,
+        "nested": None if plan.nested is None else _by_topology(problem, plan),
         "palette": [[fill, text_colour(s)] for s, fill in enumerate(STAGE_COLOURS)],
         "stages": _stages(file, result),
         "servers": {
@@ -68,12 +71,17 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
             "stage_of_rank": [plan.stage_of_rank.get(rank, -1) for rank in range(cluster.devices)],
             "group": math.prod(x.children for x in cluster.levels[1:2]),
         },
-        "why": why(problem, plan),
+        "why": why(problem, plan, moved),
         "alternatives": [
-            {"replicas": list(x.replicas), "objective_ms": x.objective_ms, "fits": x.fits}
-            for x in alternatives(problem, plan)[:12]
+            {
+                "replicas": list(x.replicas),
+                "objective_ms": x.objective_ms,
+                "limit": x.limit,
+                "fits": x.fits,
+            }
+            for x in moved[: _MOST_ALTERNATIVES if len(plan.stages) <= _MOST_ALTERNATIVES else 4]
         ],
-        "bottleneck": limit.text,
+        "limits": _limits(file),
         "loads": _loads(file),
         "levers": [{"text": x.text, "objective_ms": x.objective_ms} for x in levers(problem, plan)],
         "levers_from_ms": evaluate(on_topology(problem), plan).objective_ms,
@@ -85,6 +93,30 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
         "cluster_toml": cluster_toml(cluster),
         "plan": plan_to_dict(file),
     }
+
+
+def _by_topology(problem: Problem, plan: Plan) -> dict[str, float]:
+    """What a nested plan and the baselines take under `topology`, in ms."""
+    asked = on_topology(problem)
+    base = baselines(asked)
+    return {
+        "objective_ms": evaluate(asked, Plan(plan.stages)).objective_ms,
+        "one_device_ms": base.one_device_ms,
+        "data_parallel_ms": base.data_parallel_ms,
+    }
+
+
+def _limits(file: PlanFile) -> list[dict[str, Any]]:
+    """What sets the period: sentences under each cost model that prices the plan."""
+    problem, plan, price = file.problem, file.plan, file.evaluation
+    busiest = bottleneck(problem, plan, price)
+    text = f"{busiest.text[0].upper()}{busiest.text[1:]}."
+    real = {"model": "topology", "period_ms": busiest.busy_ms, "lines": [text]}
+    by_level = level_limits(problem, plan)
+    if not by_level:
+        return [real]
+    own = {"model": problem.cost_model, "period_ms": price.period_ms, "lines": by_level}
+    return [own, real]
 
 
 def _stages(file: PlanFile, result: Simulation) -> list[dict[str, Any]]:
@@ -216,6 +248,7 @@ def _simulation(result: Simulation, sentences: Sequence[str]) -> dict[str, Any]:
     return {
         "sentences": list(sentences),
         "period_ms": result.period_ms,
+        "exact": result.exact,
         "predicted_ms": result.predicted_ms,
         "batch_ms": result.batch_ms,
         "window_ms": [first, last],

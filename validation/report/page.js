@@ -38,17 +38,36 @@
   $("proof").textContent = clean(D.proof);
   const what = D.synchronous ? "batch" : "micro-batch";
   const figure = (value, label) => el("div", { class: "figure" }, el("b", {}, value), el("span", {}, label));
-  const faster = (base) => (D.objective_ms > 0 ? `${(base / D.objective_ms).toFixed(2)}\u00d7` : "-");
+  const ratio = (base, own) => (own > 0 ? `${(base / own).toFixed(2)}\u00d7` : "-");
+  // A nested plan has two prices, which can disagree on what it gains: both are given.
+  const N = D.nested;
+  const gain = (key, words) => figure(ratio(D[key], D.objective_ms), N ? `as fast as ${words} by ${D.cost_model}, ${ratio(N[key], N.objective_ms)} by topology` : `as fast as ${words}`);
   $("figures").append(
     figure(ms(D.objective_ms), `per ${what}, by ${D.cost_model}`),
-    figure(faster(D.one_device_ms), "as fast as one GPU"),
-    figure(faster(D.data_parallel_ms), "as fast as data parallel"),
-    figure(D.simulation.period_ms === null ? "-" : ms(D.simulation.period_ms), "per micro-batch, simulated"),
+    ...(N ? [figure(ms(N.objective_ms), `per ${what}, by topology`)] : []),
+    gain("one_device_ms", "one GPU"),
+    gain("data_parallel_ms", "data parallel"),
+    figure(D.simulation.period_ms === null ? "-" : ms(D.simulation.period_ms), `per micro-batch, simulated${D.simulation.exact || D.simulation.period_ms === null ? "" : " (about)"}`),
   );
   D.stages.forEach((x, s) => {
     $("ribbon").append(el("div", { style: { background: fill(s), color: ink(s), flexGrow: x.replicas }, title: `stage ${s}: ranks ${x.ranks}` },
-      el("b", {}, `Stage ${s} \u00d7${x.replicas}`), el("span", {}, `ranks ${x.ranks}`)));
+      el("b", {}, `Stage ${s} \u00d7${x.replicas}`), el("span", {}, `${x.replicas === 1 ? "rank" : "ranks"} ${x.ranks}`)));
   });
+  // Where a stage is too narrow for its words it shows its number, or nothing.
+  const ruler = document.createElement("canvas").getContext("2d");
+  ruler.font = `650 14px ${getComputedStyle(document.body).fontFamily}`;
+  const used = D.stages.reduce((sum, x) => sum + x.replicas, 0);
+  new ResizeObserver(() => {
+    const width = $("ribbon").clientWidth, each = (width - 2 * (D.stages.length - 1)) / used;
+    const few = D.stages.length * 104 <= width; // then even the smallest is given room
+    D.stages.forEach((x, s) => {
+      const box = $("ribbon").children[s], room = each * x.replicas;
+      const fits = (text, pad) => ruler.measureText(text).width + pad <= room;
+      const label = `Stage ${s} \u00d7${x.replicas}`, whole = few || fits(label, 22);
+      box.className = few ? "roomy" : whole ? "" : "tight";
+      box.firstElementChild.textContent = whole ? label : fits(`${s}`, 2) ? `${s}` : "";
+    });
+  }).observe($("ribbon"));
   $("ribbon").setAttribute("aria-label", D.stages.map((x, s) => `stage ${s} on ranks ${x.ranks}`).join("; "));
   for (const text of D.caveats) $("caveats").append(el("p", { class: "caveat" }, text));
   document.querySelectorAll("main section[id] h2:not(.visually-hidden)").forEach((h) => {
@@ -65,6 +84,9 @@
       [`${x.in_flight}`], [[bytes(x.peak_bytes)]], [percent(x.bubble)],
     ]))),
   );
+
+  const heads = [...$("stage-table").querySelectorAll("th")].map((x) => x.textContent);
+  $("stage-table").querySelectorAll("tbody tr").forEach((line) => [...line.children].forEach((cell, i) => { cell.dataset.label = heads[i]; }));
 
   // ---- servers -----------------------------------------------------------------------------
   const per = D.servers.per_server, ranks = D.servers.stage_of_rank;
@@ -93,7 +115,11 @@
     if (extra.limit) track.append(el("div", { class: "limit", title: `limit ${bytes(extra.limit)}`, style: { left: `calc(${(100 * extra.limit) / most}% - 2px)` } }));
     return el("div", { class: extra.first ? "bar first" : "bar" }, el("div", { class: "label" }, ...(Array.isArray(label) ? label : [label])), track, el("div", { class: "value" }, value));
   };
-  $("bottleneck").textContent = clean(D.bottleneck.charAt(0).toUpperCase() + D.bottleneck.slice(1)) + ".";
+  for (const x of D.limits) {
+    if (D.limits.length > 1) $("bottleneck").append(el("h3", {}, `By ${x.model}: ${ms(x.period_ms)} per micro-batch`));
+    for (const text of x.lines) $("bottleneck").append(el("p", { class: "lead" }, text));
+  }
+  $("levers-note").textContent = `This same plan, ${ms(D.levers_from_ms)} per ${what} now${N ? " by topology" : ""}, priced with one thing changed.`;
   const total = (x) => x.compute_ms + x.sync_ms + x.transfer_ms;
   const mostLoad = Math.max(...D.loads.map(total), 1e-12);
   D.loads.forEach((x, i) => $("loads").append(bar(x.stage < 0 ? x.name : [chip(x.stage), ` ${x.name}`],
@@ -108,24 +134,33 @@
   $("levers").append(el("tbody", {}, ...D.levers.map((x) => row("td", [[x.text.charAt(0).toUpperCase() + x.text.slice(1), "text"], [ms(x.objective_ms)], [[change(D.levers_from_ms, x.objective_ms)]]]))));
   for (const text of D.why) $("why-list").append(el("li", {}, text));
   const now = D.stages.map((x) => x.replicas);
-  const shown = [{ replicas: now, objective_ms: D.objective_ms, fits: true, now: true }, ...D.alternatives].sort((a, b) => a.objective_ms - b.objective_ms);
+  const shown = [{ replicas: now, objective_ms: D.objective_ms, fits: true, now: true, limit: "" }, ...D.alternatives].sort((a, b) => a.objective_ms - b.objective_ms);
   if (shown.length === 1) $("alternatives-box").hidden = true;
   $("alternatives").append(
     el("thead", {}, row("th", [["Replicas", "text"], [`Per ${what}`], [""]])),
-    el("tbody", {}, ...shown.map((x) => {
-      const line = row("td", [[[x.replicas.join("-")], "text"], [ms(x.objective_ms)], [x.now ? "this plan" : x.fits ? [change(D.objective_ms, x.objective_ms)] : "does not fit"]]);
+    el("tbody", {}, ...shown.flatMap((x) => {
+      const moved = x.replicas.map((n, s) => [n - now[s], s]).filter(([n]) => n);
+      const name = now.length <= 8 ? x.replicas.join("-") : x.now ? "as it is" : moved.map(([n, s]) => `${n > 0 ? "+" : "\u2212"}${Math.abs(n)} stage ${s}`).join(", ");
+      const line = row("td", [[name, "text"], [ms(x.objective_ms)], [x.now ? "this plan" : x.fits ? [change(D.objective_ms, x.objective_ms)] : "does not fit"]]);
       if (x.now) line.className = "now";
-      return line;
+      if (!x.limit) return [line];
+      line.className = "explained";
+      return [line, el("tr", {}, el("td", { class: "text muted small", colspan: "3" }, x.limit))];
     })),
   );
   const mostMemory = Math.max(D.memory_bytes || 0, ...D.stages.map((x) => x.peak_bytes), 1) * 1.02;
-  D.stages.forEach((x, s) => $("memory-bars").append(bar([chip(s), ` ${x.in_flight} in flight`],
+  D.stages.forEach((x, s) => $("memory-bars").append(bar([chip(s), ` stage ${s}, ${x.in_flight} in flight`],
     [["weights", x.weight_bytes, `weights, gradients, optimizer ${bytes(x.weight_bytes)}`], ["versions", x.version_bytes, `older versions ${bytes(x.version_bytes)}`], ["activations", x.activation_bytes, `activations ${bytes(x.activation_bytes)}`]],
     mostMemory, D.memory_bytes ? `${bytes(x.peak_bytes)} of ${bytes(D.memory_bytes)}` : bytes(x.peak_bytes), { limit: D.memory_bytes })));
-  const bases = [["One GPU", D.one_device_ms, "base"], ["Data parallel on all GPUs", D.data_parallel_ms, "base"], ["This plan", D.objective_ms, "ours"]];
-  if (D.bound_ms !== null) bases.push(["Proven: no plan is below", D.bound_ms, "proven"]);
-  const slowest = Math.max(...bases.map((x) => x[1]), 1e-12);
-  for (const [label, value, kind] of bases) $("baseline-bars").append(bar(label, [[kind, value, ms(value)]], slowest, ms(value), { first: kind === "ours" }));
+  const compare = (own, bound) => {
+    const bases = [["One GPU", own.one_device_ms, "base"], ["Data parallel on all GPUs", own.data_parallel_ms, "base"], ["This plan", own.objective_ms, "ours"]];
+    if (bound !== null) bases.push([`Proven: no ${D.scope} plan is below`, bound, "proven"]);
+    const slowest = Math.max(...bases.map((x) => x[1]), 1e-12);
+    for (const [label, value, kind] of bases) $("baseline-bars").append(bar(label, [[kind, value, ms(value)]], slowest, ms(value), { first: kind === "ours" }));
+  };
+  if (N) $("baseline-bars").append(el("h3", {}, `By ${D.cost_model}`));
+  compare(D, D.bound_ms);
+  if (N) { $("baseline-bars").append(el("h3", {}, "By topology")); compare(N, null); }
   D.simulation.shares.forEach(([f, b, y, w], s) => $("shares").append(bar([chip(s), ` stage ${s}`],
     [["forward", f, `forward ${percent(f)}`, fill(s)], ["backward", b, `backward ${percent(b)}`, `color-mix(in srgb, ${fill(s)} 72%, black)`], ["sync", y, `all-reduce ${percent(y)}`]],
     1, `${percent(w)} waiting`)));
@@ -222,14 +257,14 @@
     redraw() {
       if (this.queued || !this.width) return;
       this.queued = true;
-      requestAnimationFrame(() => {
-        this.queued = false;
-        const c = this.ctx, r = this.ratio;
-        c.setTransform(r, 0, 0, r, 0, 0);
-        c.fillStyle = css("--surface");
-        c.fillRect(0, 0, this.width, this.height);
-        this.draw(c, this);
-      });
+      requestAnimationFrame(() => { this.queued = false; this.paint(); });
+    }
+    paint() {
+      const c = this.ctx, r = this.ratio;
+      c.setTransform(r, 0, 0, r, 0, 0);
+      c.fillStyle = css("--surface");
+      c.fillRect(0, 0, this.width, this.height);
+      this.draw(c, this);
     }
   }
   const hatch = (c) => {
@@ -321,6 +356,7 @@
       }
       c.globalAlpha = 1;
     });
+    const labelled = [];
     for (const [s, x, y, h, size] of G.cuts) {
       if (!inView(x - 4, y - 40, 160, h + 80)) continue;
       c.strokeStyle = text;
@@ -331,9 +367,13 @@
       c.lineTo(X(x), Y(y + h + 16));
       c.stroke();
       c.setLineDash([]);
-      const label = `${s} | ${s + 1}   ${bytes(size)}`;
+      if ((h + 74) * k < 24) continue; // rows so close that labels would cover them
+      const label = `stage ${s} \u2192 ${s + 1}: ${bytes(size)}`;
       c.font = "600 12px system-ui, sans-serif";
       const w = c.measureText(label).width + 12, px = Math.max(2, Math.min(X(x) - w / 2, v.width - w - 2)), py = Math.max(2, Y(y - 16) - 20);
+      // Of labels that would cover each other the first is written: zooming in shows the others.
+      if (labelled.some(([ox, oy, ow]) => px < ox + ow + 4 && ox < px + w + 4 && Math.abs(py - oy) < 22)) continue;
+      labelled.push([px, py, w]);
       c.fillStyle = text;
       c.beginPath();
       c.roundRect(px, py, w, 19, 5);
@@ -430,7 +470,8 @@
       c.stroke();
       c.globalAlpha = 1;
       c.fillStyle = muted;
-      c.fillText(`${Number(t.toPrecision(6))} ms`, X(t) + 3, 12);
+      const label = `${Number(t.toPrecision(6))} ms`;
+      if (X(t) + 3 + c.measureText(label).width < v.width - 8) c.fillText(label, X(t) + 3, 12);
     }
     c.restore();
   };
@@ -442,6 +483,8 @@
     }, { flat: true, height: TOP + S.ranks.length * rowH + 6, most: 200 });
   $("timeline-window").textContent = `${D.synchronous ? "One batch" : "Filling up, and the first rounds"}: ${ms(t0)} to ${ms(t1)}${S.hidden_ranks ? `; ${S.hidden_ranks} more ranks, like those of the same stage` : ""}`;
   const views = { graph: graphView, timeline: timelineView };
+  // On paper the page is light, whatever the screen: its drawings too.
+  matchMedia("print").addEventListener("change", () => Object.values(views).forEach((v) => v.paint()));
   document.querySelectorAll("[data-zoom]").forEach((b) => b.addEventListener("click", () => {
     const v = views[b.dataset.zoom];
     if (b.dataset.by === "fit") v.fit(); else v.zoom(b.dataset.by === "in" ? 1.5 : 1 / 1.5);
@@ -482,17 +525,18 @@
       const y = Math.exp(loY + ((hiY - loY) * i) / 4);
       chart.append(svg("line", { class: "grid", x1: L, x2: W - R, y1: Y(y), y2: Y(y) }), svg("text", { x: L - 8, y: Y(y) + 4, "text-anchor": "end" }, ms(y)));
     }
-    for (let i = 0; i < P.points.length; i += narrow ? 10 : 5) chart.append(svg("text", { x: X(P.points[i][0]), y: H - 10, "text-anchor": i === 0 ? "start" : i + 1 >= P.points.length ? "end" : "middle" }, `${bytes(P.points[i][0])}/s`));
+    for (let i = 0; i < P.points.length; i += narrow ? 20 : 5) chart.append(svg("text", { x: X(P.points[i][0]), y: H - 10, "text-anchor": i === 0 ? "start" : i + 1 >= P.points.length ? "end" : "middle" }, `${bytes(P.points[i][0])}/s`));
     chart.append(svg("line", { class: "here", x1: X(P.now), x2: X(P.now), y1: T, y2: H - B }), svg("text", { x: X(P.now) + 6, y: T + 10 }, "this cluster"),
       svg("path", { class: "spread", d: path(2) }), svg("path", { class: "ours", d: path(1) }));
     // Each label stands where the curves are furthest apart, on the outer side of its own.
     const apart = P.points.map((p) => Math.abs(Math.log(Math.max(p[1], 1e-9) / Math.max(p[2], 1e-9))));
     const inner = apart.map((d, i) => (i > 2 && i < apart.length * 0.8 ? d : -1));
     const at = inner.indexOf(Math.max(...inner)), [vx, mine, theirs] = P.points[at];
-    const side = (own, other) => (own >= other ? -10 : 20);
-    chart.append(svg("text", { x: X(vx), y: Y(theirs) + side(theirs, mine), class: "spread-name" }, "data parallel"), svg("text", { x: X(vx), y: Y(mine) + side(mine, theirs + 1e-12), class: "ours-name" }, "this plan"));
+    const beside = (own, other) => Math.min(Y(own) + (own >= other ? -12 : 24), H - B - 6);
+    const place = { x: Math.min(X(vx), W - R), "text-anchor": X(vx) > W - R - 100 ? "end" : "start" };
+    chart.append(svg("text", { ...place, y: beside(theirs, mine), class: "spread-name" }, "data parallel"), svg("text", { ...place, y: beside(mine, theirs + 1e-12), class: "ours-name" }, "this plan"));
     $("curve").append(chart);
-    $("curve-note").textContent = `Time per ${what} against the bandwidth of level ${P.level}'s ports, the plan left as it is. With another network another plan may be better: pipeplan solve --sweep finds where.`;
+    $("curve-note").textContent = `Time per ${what} by topology against the bandwidth of level ${P.level}'s ports, the plan left as it is. With another network another plan may be better: pipeplan solve --sweep finds where.`;
   }
 
   // ---- reproduction ----------------------------------------------------------------------------------
@@ -513,6 +557,7 @@
   }
   for (const [key, value] of inputs) $("inputs").append(el("dt", {}, key), el("dd", {}, value));
   $("foot").textContent = "Made by pipeplan. Everything on this page is in this one file; nothing is loaded from anywhere.";
+  document.querySelectorAll(".scroll").forEach((x) => new ResizeObserver(() => x.classList.toggle("more", x.scrollHeight > x.clientHeight + 2)).observe(x));
   document.documentElement.dataset.ready = "true";
   window.pipeplanViews = views;
 })();

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeplan.core.errors import PipeplanError
+from pipeplan.core.units import plural
 from pipeplan.validation.simulation.network import Events, Network, PortBusy
 from pipeplan.validation.simulation.options import SimulationOptions
 from pipeplan.validation.simulation.pipeline import Link, Pipeline, SyncStep
@@ -220,7 +221,7 @@ class _Engine:
             rank = self.ranks[stuck]
             raise PipeplanError(
                 f"the ranks wait for each other for ever: rank {stuck} (stage {rank.stage}) "
-                f"stops after {rank.done} of {rank.total} micro-batches, because a "
+                f"stops after {rank.done} of {plural(rank.total, 'micro-batch')}, because a "
                 "replica that waits for its peers holds up what they wait for; more micro-batches "
                 "in flight would do"
             )

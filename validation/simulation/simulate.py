@@ -12,6 +12,7 @@ from pipeplan.core.errors import PipeplanError
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.routing import micro_batch_paths, routes, routing_cycle
+from pipeplan.core.units import plural
 from pipeplan.validation.simulation.engine import BACKWARD, FORWARD, SYNC, Run, execute
 from pipeplan.validation.simulation.memory import memory_peaks
 from pipeplan.validation.simulation.options import SimulationOptions
@@ -129,7 +130,8 @@ class _Found:
 def _check_size(micro_batches: int, plan: Plan) -> None:
     if micro_batches * len(plan.stages) > MAX_PASSES:
         raise PipeplanError(
-            f"{micro_batches} micro-batches through {len(plan.stages)} stages are more than the "
+            f"{plural(micro_batches, 'micro-batch')} through "
+            f"{plural(len(plan.stages), 'stage')} are more than the "
             f"{MAX_PASSES} passes that are simulated"
         )
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeplan.core.errors import PipeplanError
-from pipeplan.core.units import format_bytes, format_ms
+from pipeplan.core.units import format_bytes, format_ms, plural
 from pipeplan.validation.simulation.result import Simulation
 from pipeplan.validation.simulation.simulate import enough_in_flight, simulate
 
@@ -18,10 +18,10 @@ def verdict(result: Simulation) -> list[str]:
     problem, plan = result.pipeline.problem, result.pipeline.plan
     period = result.period_ms
     if period is None:
+        held = result.pipeline.endless_limits[0] * plan.stages[0].replicas
         return [
-            f"{result.micro_batches} micro-batches are too few to reach a steady state: the "
-            f"pipeline holds {result.pipeline.endless_limits[0] * plan.stages[0].replicas}. "
-            "--micro-batches simulates more."
+            f"{plural(result.micro_batches, 'micro-batch is', 'micro-batches are')} too few to "
+            f"reach a steady state: the pipeline holds {held}. --micro-batches simulates more."
         ]
     if not result.predicted_ms:
         return ["Nothing takes any time in this plan."]
@@ -56,7 +56,7 @@ def _room(result: Simulation) -> str:
     fullest = max(better.stages, key=lambda share: share.peak_bytes)
     now = max(share.peak_bytes for share in result.stages)
     extra = better.options.extra_in_flight - result.options.extra_in_flight
-    more = "one more micro-batch" if extra == 1 else f"{extra} more micro-batches"
+    more = plural(extra, "more micro-batch")
     return (
         "The schedule's in-flight limit leaves no room to hide transfers and waiting: with "
         f"{more} in flight per GPU the period is "
