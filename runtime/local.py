@@ -26,7 +26,8 @@ LOSS_TOLERANCES: Final = {"float64": 1e-6, "float32": 1e-3}
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run a package here; `timeout_s` is how long a rank waits for another."""
+    """How to run a package here; `timeout_s` is how long a rank waits for another, `threads` what
+    each rank computes with on the CPU (None: this machine's cores, shared out)."""
 
     steps: int
     micro_batches: int
@@ -35,6 +36,7 @@ class RunOptions:
     dtype: Literal["float64", "float32"] = "float32"
     seed: int = 0
     timeout_s: float = 600.0
+    threads: int | None = None
 
 
 def run_here(
@@ -56,8 +58,10 @@ def run_here(
             f"--timeout={options.timeout_s}", f"--metrics={metrics}", *extra,
         ]  # fmt: skip
         # Ranks share the cores: torch's default of all cores for each would make them wait.
-        threads = max(1, (os.cpu_count() or 1) // package.plan_file.problem.cluster.devices)
-        environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
+        shared = max(1, (os.cpu_count() or 1) // package.plan_file.problem.cluster.devices)
+        environment = {"OMP_NUM_THREADS": str(shared), **os.environ}
+        if options.threads is not None:
+            environment["OMP_NUM_THREADS"] = str(options.threads)
         process = subprocess.Popen(command, stdout=sys.stderr.fileno(), env=environment)
         try:
             code = process.wait()

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeplan.core.errors import PipeplanError, PlanError
-from pipeplan.core.textfile import read_text, write_text
+from pipeplan.core.errors import PipeplanError
 from pipeplan.models.formats import read_profile
 from pipeplan.models.profiles import packaged_names
 from pipeplan.solver.api import solve
 from pipeplan.solver.options import SolveOptions
+from pipeplan.validation.page_table import replace_table
 from pipeplan.validation.simulation import SimulationOptions, enough_in_flight, simulate
 from pipeplan.validation.suite import scheduled_problems
 
-__all__ = ["Row", "main", "rows", "table"]
+__all__ = ["COMMAND", "Row", "main", "rows", "table"]
 
 _WITHIN: Final = 0.01
-_BEGIN: Final = "<!-- table: python -m pipeplan.validation.fidelity --write docs/fidelity.md -->"
-_END: Final = "<!-- end of table -->"
+COMMAND: Final = "python -m pipeplan.validation.fidelity --write docs/fidelity.md"
+"""What writes the table of docs/fidelity.md, as the page names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +135,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.write is None:
             print("\n".join(lines))
         else:
-            _replace(asked.write, lines)
+            replace_table(asked.write, COMMAND, lines)
     except PipeplanError as error:
         print(f"fidelity: {error}", file=sys.stderr)
         return 2
     return int(any(row.below for row in found))
-
-
-def _replace(path: Path, lines: Sequence[str]) -> None:
-    text = read_text(path, PlanError)
-    before, began, rest = text.partition(_BEGIN)
-    _, ended, after = rest.partition(_END)
-    if not began or not ended:
-        raise PlanError(f"there is no table between {_BEGIN} and {_END}", path=path)
-    write_text(path, "\n".join([before + _BEGIN, *lines, _END]) + after, force=True)
 
 
 if __name__ == "__main__":
