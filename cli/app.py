@@ -18,7 +18,7 @@ from typer.main import get_command
 from pipeplan import __version__
 from pipeplan.cli.errors import EXIT_INTERRUPTED, complain, guarded, refused
 from pipeplan.cli.output import open_streams, tolerant_stdout
-from pipeplan.cli.several import gather
+from pipeplan.cli.several import gather, torn_quantity
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -45,6 +45,9 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         module = import_module(f"pipeplan.cli.commands.{self.name}")
+        torn = torn_quantity(args)
+        if torn is not None:
+            ctx.fail(torn)
         return super().parse_args(ctx, gather(args, getattr(module, "SEVERAL_VALUES", {})))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeplan.cli.several import STAGE, gather
 
-__all__ = ["after_saving", "how_to_save", "more_memory", "solve_instead", "typed"]
+__all__ = ["after_saving", "how_to_save", "more_memory", "solve_instead", "typed", "with_recompute"]
 
 
 def typed() -> list[str]:
@@ -37,6 +37,11 @@ def more_memory(arguments: Sequence[str], smallest_bytes: int) -> list[str]:
     """The same command line with the smallest memory that would do."""
     kept = _without(arguments, ("--memory", "--memory_size", "-s"), ("--use_memory_constraint",))
     return [f"pipeplan {shlex.join(kept)} --memory {smallest_bytes}"]
+
+
+def with_recompute(arguments: Sequence[str]) -> list[str]:
+    """The same command line, keeping stage inputs alone."""
+    return [f"pipeplan {shlex.join(arguments)} --recompute"]
 
 
 def solve_instead(arguments: Sequence[str]) -> list[str]:

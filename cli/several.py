@@ -6,9 +6,10 @@ the form of its values. Values are joined by a blank into the one value that the
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
-__all__ = ["NUMBER", "QUANTITY", "STAGE", "gather", "split_values"]
+__all__ = ["NUMBER", "QUANTITY", "STAGE", "gather", "split_values", "torn_quantity"]
 
 NUMBER: Final = re.compile(r"[0-9][0-9,]*")
 """A whole number, or several with commas."""
@@ -18,6 +19,24 @@ QUANTITY: Final = re.compile(r"\.?[0-9][0-9.,eE+]*(?:[kKmMgGtTpP]i?)?[bB]?(?:/s|
 
 STAGE: Final = re.compile(r".+[:@][0-9, -]+|[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
 """Layers with their replicas or ranks, or indices alone: 0-24:15, conv1-fc6@0-6,8-14, 0-24."""
+
+_BARE: Final = re.compile(r"\.?[0-9][0-9.,eE+]*")
+_SIZE_UNIT: Final = re.compile(r"[kKmMgGtTpP]i?[bB](?:/s|ps)?|[bB](?:/s|ps)")
+_TIME_UNIT: Final = re.compile(r"us|ms|s|min|m|h")
+
+
+def torn_quantity(args: Sequence[str]) -> str | None:
+    """A complaint about a number and its unit that stand apart, as in `-b 10 GB/s`."""
+    flag = ""
+    for number, unit in pairwise(args):
+        if number == "--":
+            return None
+        if number.startswith("-"):
+            flag = number
+        units = _TIME_UNIT if flag == "--time-limit" else _SIZE_UNIT
+        if flag and _BARE.fullmatch(number) and units.fullmatch(unit):
+            return f"{flag}: write {number}{unit}, with no space between the number and its unit"
+    return None
 
 
 def gather(args: Sequence[str], several: Mapping[str, re.Pattern[str]]) -> list[str]:
@@ -61,5 +80,9 @@ def _flag_of(
 
 
 def split_values(text: str) -> list[str]:
-    """The values of a flag that takes several, written with blanks, commas or both."""
-    return [part for part in re.split(r"[\s,]+", text) if part]
+    """The values of a flag that takes several, written with blanks, commas or both.
+
+    A unit that is quoted together with its number, "10 GB/s", belongs to it.
+    """
+    whole = re.sub(rf"(?<=[0-9.])\s+(?=(?:{_SIZE_UNIT.pattern})(?:[\s,]|$))", "", text)
+    return [part for part in re.split(r"[\s,]+", whole) if part]

@@ -94,7 +94,10 @@ def _constraints(problem: Problem, plan: Plan) -> list[str]:
     stage_of = plan.stage_of_layer
     found: list[str] = []
     if asked.max_stages is not None and len(plan.stages) > asked.max_stages:
-        found.append(f"{plural(len(plan.stages), 'stage')}, but at most {plural(asked.max_stages, 'is', 'are')} allowed")
+        found.append(
+            f"{plural(len(plan.stages), 'stage')}, but at most "
+            f"{plural(asked.max_stages, 'is', 'are')} allowed"
+        )
     if asked.straight:
         found += [
             f"stage {s} has {stage.replicas} replicas, but a straight pipeline has one of each"

@@ -12,7 +12,7 @@ from pipeplan.core.plan import NestedStage, Plan, Stage, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.topology import TopologyCost, evaluate_topology
 
-__all__ = ["Baselines", "Evaluation", "baselines", "evaluate"]
+__all__ = ["Baselines", "Evaluation", "baseline_fits", "baselines", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,13 @@ def baselines(problem: Problem) -> Baselines:
         return Baselines(one, _levelwise_data_parallel_ms(problem))
     spread = Plan((Stage(everything, tuple(range(problem.cluster.devices))),))
     return Baselines(one, evaluate(problem, spread).objective_ms)
+
+
+def baseline_fits(problem: Problem, devices: int) -> bool:
+    """Whether all layers in one stage on that many devices fit the memory."""
+    limit = problem.cluster.memory_bytes
+    stage = Stage(tuple(range(len(problem.graph))), tuple(range(devices)))
+    return limit is None or stage_memory(problem, Plan((stage,)))[0].peak_bytes <= limit
 
 
 def _levelwise_data_parallel_ms(problem: Problem) -> float:

@@ -87,7 +87,7 @@ def command(
     elif file is not None:
         _show(file, path, output)
     else:
-        _explain(problem, result)
+        _explain(problem, result, backend, search)
     if file is None:
         from pipeplan.cli.errors import EXIT_FALSE, EXIT_NO_PLAN
 
@@ -117,11 +117,12 @@ def _show(file: "PlanFile", profile: str, output: Path | None) -> None:
     show(*plan_page(file, steps))
 
 
-def _explain(problem: "Problem", result: "SolveResult") -> None:
-    from pipeplan.cli.next_steps import more_memory, typed
+def _explain(
+    problem: "Problem", result: "SolveResult", backend: BackendName, search: Search
+) -> None:
+    from pipeplan.cli.remedies import advice
     from pipeplan.cli.render.no_plan import no_plan_page
     from pipeplan.cli.render.terminal import show
 
-    smallest = result.smallest_memory_bytes
-    steps = [] if smallest is None else more_memory(typed(), smallest)
-    show(*no_plan_page(problem, result, steps))
+    found = advice(problem, result, backend, search)
+    show(*no_plan_page(problem, result, found.lines, found.steps))

@@ -18,9 +18,9 @@ __all__ = ["no_plan_page"]
 
 
 def no_plan_page(
-    problem: Problem, result: SolveResult, next_steps: Sequence[str]
+    problem: Problem, result: SolveResult, advice: Sequence[str], next_steps: Sequence[str]
 ) -> Iterator[RenderableType]:
-    """Infeasible, or not found within the limit."""
+    """Infeasible, or not found within the limit; `advice` are sentences on what would help."""
     name = plain(problem.graph.name or "the network", 60)
     yield Text.assemble((name.plain, "bold"), " on ", plain(cluster_line(problem.cluster)))
     yield plain(question_line(problem))
@@ -36,7 +36,8 @@ def no_plan_page(
         if result.bound_ms is not None:
             yield Text(f"Whatever there is, it is not below {format_ms(result.bound_ms)}.")
     if result.explanation:
-        yield plain(result.explanation)
+        said = result.explanation
+        yield plain(f"{said[0].upper()}{said[1:]}.")
     needed = result.smallest_memory_bytes
     if needed is not None:
         if str(needed) not in result.explanation:
@@ -45,6 +46,8 @@ def no_plan_page(
             )
         if problem.cost_model != "pipedream":  # Its memory rule is the original's, not this one.
             yield _largest_layer(problem)
+    for line in advice:
+        yield Text(line)
     if next_steps:
         yield Text()
         yield Text("Next", style="bold")

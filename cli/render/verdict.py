@@ -3,7 +3,7 @@
 from pipeplan.cli.render.words import joined, percent, ranges, times
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.codec import PlanFile, gap
-from pipeplan.core.cost import baselines, evaluate
+from pipeplan.core.cost import baseline_fits, baselines, evaluate
 from pipeplan.core.levers import on_topology
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
@@ -177,7 +177,9 @@ def _against(problem: Problem, plan: Plan, objective_ms: float, by: str) -> list
             if same
             else f"the plan is {times(baseline_ms, objective_ms)} as fast"
         )
-        return f"{name}{by}: {format_ms(baseline_ms)}; {said}"
+        limit = problem.cluster.memory_bytes or 0
+        lack = "" if baseline_fits(problem, ranks) else f" (does not fit {format_bytes(limit)})"
+        return f"{name}{by}: {format_ms(baseline_ms)}{lack}; {said}"
 
     lines = [line("one GPU", base.one_device_ms, 1)]
     if devices > 1:
@@ -198,7 +200,8 @@ def two_figures(file: PlanFile) -> str | None:
     )
     asked = on_topology(file.problem)
     spread = baselines(asked).data_parallel_ms
-    if spread < evaluate(asked, Plan(file.plan.stages)).objective_ms:
+    fits = baseline_fits(asked, asked.cluster.devices)
+    if fits and spread < evaluate(asked, Plan(file.plan.stages)).objective_ms:
         said += (
             f" By topology plain data parallelism, at {format_ms(spread)}, beats this plan; scope "
             "joint searches for the best plan by topology."

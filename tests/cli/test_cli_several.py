@@ -1,8 +1,11 @@
 """Flags of several values: where they end, and that nothing is swallowed."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from pipeplan.cli.several import NUMBER, QUANTITY, STAGE, gather, split_values
+from pipeplan.cli.several import NUMBER, QUANTITY, STAGE, gather, split_values, torn_quantity
 
 FLAGS = {"-n": NUMBER, "--all_num_machines": NUMBER, "-b": QUANTITY, "--stages": STAGE}
 
@@ -36,3 +39,32 @@ def test_where_the_values_end(typed: str, wanted: list[str]) -> None:
 
 def test_values_are_split_at_blanks_and_commas() -> None:
     assert split_values("8 2,4,  1") == ["8", "2", "4", "1"]
+    assert split_values("10 GB/s, 2 GiB/s 5") == ["10GB/s", "2GiB/s", "5"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-n 8 2 -b 10 GB/s 2 GB/s", "-b: write 10GB/s,"),
+        ("-n 8 2 -b 10GB/s 2 GB/s", "-b: write 2GB/s,"),
+        ("vgg16 -n 8 -b 1GB/s --memory 16 GiB", "--memory: write 16GiB,"),
+        ("vgg16 --time-limit 60 s", "--time-limit: write 60s,"),
+        ("-f g.txt --network_bandwidths 25 Gb/s", "--network_bandwidths: write 25Gb/s,"),
+    ],
+)
+def test_a_unit_apart_from_its_number_is_put_right(line: str, words: str) -> None:
+    assert str(torn_quantity(line.split())).startswith(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-n 8 2 -b 10GB/s 2GB/s vgg16", "-n 8 -b 1e9 b", "-n 8 s", "-- -b 10 GB/s", "16 GB", ""],
+)
+def test_what_is_no_quantity_is_left_alone(line: str) -> None:
+    assert torn_quantity(line.split()) is None
+
+
+def test_the_command_line_says_so(run: Callable[..., Any]) -> None:
+    ran = run("solve", "vgg16", "-n", 8, 2, "-b", 10, "GB/s", 2, "GB/s")
+    assert ran.code == 2
+    assert "write 10GB/s" in ran.err

@@ -83,6 +83,41 @@ def test_infeasible_is_exit_code_1_with_what_would_do(run: Run, chain: Path) -> 
     assert run("solve", chain, *CLUSTER, "--memory", smallest - 1).code == 1
 
 
+def test_what_the_smallest_memory_gives_and_whether_recomputing_would_do(
+    run: Run, chain: Path
+) -> None:
+    small = json.loads(run("solve", "resnet18", *CLUSTER, "--memory", 1, "--json").out)
+    frugal = json.loads(
+        run("solve", "resnet18", *CLUSTER, "--memory", 1, "--recompute", "--json").out
+    )
+    least, less = small["smallest_memory_bytes"], frugal["smallest_memory_bytes"]
+    assert less < least
+    # Between the two, recomputing is what helps, and the command that says so works.
+    between = run("solve", "resnet18", *CLUSTER, "--memory", least - 1, columns=300)
+    assert between.code == 1
+    best = json.loads(run("solve", "resnet18", *CLUSTER, "--memory", least, "--json").out)
+    assert f"the best plan takes {best['objective_ms']:.3f} ms a micro-batch." in between.out
+    again = run("solve", "resnet18", *CLUSTER, "--memory", least - 1, "--recompute", "--json")
+    assert again.code == 0
+    objective = json.loads(again.out)["objective_ms"]
+    assert f"would do: the best plan takes {objective:.3f} ms a micro-batch, the" in between.out
+    assert between.out.rstrip().endswith(f"--memory {least - 1} --recompute")
+    # Below both it is said that it does not, and by how much; where it is on, nothing.
+    below = run("solve", "resnet18", *CLUSTER, "--memory", less - 1, columns=300)
+    assert "--recompute does not make it fit either: with it" in below.out
+    asked = run("solve", "resnet18", *CLUSTER, "--memory", less - 1, "--recompute", columns=300)
+    assert "does not make it fit" not in asked.out
+    conflict = run("solve", chain, *CLUSTER, "--max-stages", 1, "--force-cut", 0)
+    assert "best plan" not in conflict.out
+
+
+def test_a_baseline_that_does_not_fit_is_called_that(run: Run, chain: Path) -> None:
+    small = json.loads(run("solve", chain, *CLUSTER, "--memory", 1, "--json").out)
+    ran = run("solve", chain, *CLUSTER, "--memory", small["smallest_memory_bytes"], columns=300)
+    assert "one GPU: 82.000 ms (does not fit " in ran.out
+    assert "(does not fit" not in run("solve", chain, *CLUSTER, "--memory", "80GB").out
+
+
 def test_no_plan_within_the_limit_is_exit_code_3(
     run: Run, chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

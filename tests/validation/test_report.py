@@ -427,7 +427,10 @@ def test_paper_is_light_also_from_a_dark_screen(
         "return [...document.getElementById('graph-canvas').getContext('2d')"
         ".getImageData(2, 2, 1, 1).data]"
     )
-    browser.cdp("Emulation.setEmulatedMedia", media="print")
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.cdp("Emulation.setEmulatedMedia", media="print", features=[dark])
+    # The browser tells the page with the next frame.
+    browser.run("return new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
     assert browser.run(corner)[:3] == [255, 255, 255]
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)"

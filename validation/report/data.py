@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pipeplan.core.bottleneck import bottleneck, level_limits
 from pipeplan.core.codec import PlanFile, plan_to_dict
-from pipeplan.core.cost import baselines, evaluate
+from pipeplan.core.cost import baseline_fits, baselines, evaluate
 from pipeplan.core.levers import levers, on_topology
 from pipeplan.core.plan import Plan, Stage
 from pipeplan.core.problem import Problem
@@ -63,6 +63,8 @@ def page_data(file: PlanFile, result: Simulation, text: ReportText) -> dict[str,
         "bound_ms": file.provenance.bound_ms,
         "one_device_ms": base.one_device_ms,
         "data_parallel_ms": base.data_parallel_ms,
+        "one_device_fits": baseline_fits(problem, 1),
+        "data_parallel_fits": baseline_fits(problem, cluster.devices),
         "nested": None if plan.nested is None else _by_topology(problem, plan),
         "palette": [[fill, text_colour(s)] for s, fill in enumerate(STAGE_COLOURS)],
         "stages": _stages(file, result),

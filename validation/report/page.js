@@ -41,7 +41,8 @@
   const ratio = (base, own) => (own > 0 ? `${(base / own).toFixed(2)}\u00d7` : "-");
   // A nested plan has two prices, which can disagree on what it gains: both are given.
   const N = D.nested;
-  const gain = (key, words) => figure(ratio(D[key], D.objective_ms), N ? `as fast as ${words} by ${D.cost_model}, ${ratio(N[key], N.objective_ms)} by topology` : `as fast as ${words}`);
+  const lack = (key) => (D[key.replace("_ms", "_fits")] ? "" : " (does not fit)");
+  const gain = (key, words) => figure(ratio(D[key], D.objective_ms), lack(key) ? `as fast as ${words}${lack(key)}` : N ? `as fast as ${words} by ${D.cost_model}, ${ratio(N[key], N.objective_ms)} by topology` : `as fast as ${words}`);
   $("figures").append(
     figure(ms(D.objective_ms), `per ${what}, by ${D.cost_model}`),
     ...(N ? [figure(ms(N.objective_ms), `per ${what}, by topology`)] : []),
@@ -153,7 +154,7 @@
     [["weights", x.weight_bytes, `weights, gradients, optimizer ${bytes(x.weight_bytes)}`], ["versions", x.version_bytes, `older versions ${bytes(x.version_bytes)}`], ["activations", x.activation_bytes, `activations ${bytes(x.activation_bytes)}`]],
     mostMemory, D.memory_bytes ? `${bytes(x.peak_bytes)} of ${bytes(D.memory_bytes)}` : bytes(x.peak_bytes), { limit: D.memory_bytes })));
   const compare = (own, bound) => {
-    const bases = [["One GPU", own.one_device_ms, "base"], ["Data parallel on all GPUs", own.data_parallel_ms, "base"], ["This plan", own.objective_ms, "ours"]];
+    const bases = [[`One GPU${lack("one_device_ms")}`, own.one_device_ms, "base"], [`Data parallel on all GPUs${lack("data_parallel_ms")}`, own.data_parallel_ms, "base"], ["This plan", own.objective_ms, "ours"]];
     if (bound !== null) bases.push([`Proven: no ${D.scope} plan is below`, bound, "proven"]);
     const slowest = Math.max(...bases.map((x) => x[1]), 1e-12);
     for (const [label, value, kind] of bases) $("baseline-bars").append(bar(label, [[kind, value, ms(value)]], slowest, ms(value), { first: kind === "ours" }));

@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeplan.core.bottleneck import bottleneck, level_limits
 from pipeplan.core.check import violations
-from pipeplan.core.cost import evaluate
+from pipeplan.core.cost import baseline_fits, evaluate
 from pipeplan.core.errors import PipeplanError
 from pipeplan.core.levers import on_topology
 from pipeplan.core.plan import NestedStage, Plan, Stage, innermost, joint_plan, nested_plan
@@ -103,7 +103,8 @@ def _data_parallel(problem: Problem) -> str:
     spread = Plan((Stage(tuple(range(len(problem.graph))), tuple(range(devices))),))
     price = evaluate(asked, spread)
     return (
-        f"With all layers on all {devices} GPUs, data parallelism, it is "
+        f"With all layers on all {devices} GPUs, data parallelism, "
+        f"{'it is' if baseline_fits(asked, devices) else 'which does not fit, it would be'} "
         f"{format_ms(price.objective_ms)} by topology: "
         f"{bottleneck(asked, spread, price).text}."
     )
