@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pipeplan.core.jsontext import dump_json
 from pipeplan.core.profile_codec import graph_to_dict
 from pipeplan.models.profiler import profile_model
 from pipeplan.models.profiler.factory import build_model, load_factory
+from pipeplan.runtime.measured import CutMeasure, MeasuredRun, StageMeasure, as_run
+from pipeplan.runtime.package import load_package
 
 Typed = Callable[..., tuple[int, str, str]]
 FIELDS = "forward_compute_time=1, backward_compute_time=2, activation_size=8, parameter_size=16"
@@ -152,6 +155,61 @@ def test_options_of_run_are_checked(
     code, _, err = typed("run", make_package("pipeplan_small_nets:net", [1, 1]), *option)
     assert code == 2
     assert option[1] in err or "timeout" in err
+
+
+def test_the_times_of_a_run_are_shown_beside_the_predicted_ones(
+    typed: Typed, make_package: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stage 0 is busy 3 + 1 ms and stage 1 is busy 1 + 3 ms: gpipe needs 3 + 3."""
+    directory = make_package("pipeplan_small_nets:net", [1, 1])
+    file = load_package(directory).plan_file
+    firsts = {stage.layers[0]: s for s, stage in enumerate(file.plan.stages)}
+    layers = tuple(
+        replace(
+            layer,
+            forward_ms=(3.0, 1.0)[firsts[v]] if v in firsts else 0.0,
+            backward_ms=(1.0, 3.0)[firsts[v]] if v in firsts else 0.0,
+        )
+        for v, layer in enumerate(file.problem.graph.layers)
+    )
+    graph = replace(file.problem.graph, layers=layers)
+    problem = as_run(replace(file.problem, graph=graph), "gpipe", 4)
+    stage = StageMeasure(0, 3.25, 1.5, 0.75, 0.125, 0.0625, 0.03125, 3.0, 1.0, 0.5, 0.25)
+    measured = MeasuredRun(
+        problem=problem,
+        losses=(2.5, 2.25),
+        first_step=0,
+        stages=(stage, replace(stage, stage=1)),
+        cuts=(CutMeasure(0, 0.875, None, 0.625),),
+        periods_ms=(6.5,),
+        predicted_period_ms=4.0,
+        step_ms=30.0,
+        predicted_step_ms=28.0,
+    )
+    monkeypatch.setattr("pipeplan.runtime.local.run_here", lambda *_: measured)
+    asked = ("run", directory, "--no-check", "--schedule", "gpipe")
+    code, out, err = typed(*asked)
+    assert code == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert ["period", "6.500", "4.000"] in lines
+    assert ["whole", "step", "30.000", "28.000"] in lines
+    assert ["0", "measured", "3.250", "1.500", "0.750", "0.125", "0.062", "0.031"] in lines
+    assert lines.count(["predicted", "3.000", "1.000", "0.500", "-", "0.250", "-"]) == 2
+    assert ["0", "->", "1", "0.875", "-", "0.625"] in lines
+    assert "it allows a period of 6.000 ms at best" in out
+    code, out, err = typed(*asked, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["floor_period_ms"] == 6.0
+    assert document["stages"][1]["wait_ms"] == 0.75
+    assert document["stages"][1]["predicted_wait_ms"] == 0.5
+    assert document["cuts"] == [
+        {"after_stage": 0, "activation_ms": 0.875, "gradient_ms": None, "predicted_ms": 0.625}
+    ]
+    monkeypatch.setattr(
+        "pipeplan.runtime.local.run_here", lambda *_: replace(measured, periods_ms=())
+    )
+    assert "A step is too short to have a steady part" in typed(*asked)[1]
 
 
 @pytest.mark.slow
