@@ -1,9 +1,12 @@
 """`pipeplan profile`: from a PyTorch model to a profile, measured here or estimated."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from pipeplan.core.graph import LayerGraph
 
 __all__ = ["command"]
 
@@ -70,6 +73,7 @@ def command(
     """
     import shlex
 
+    from pipeplan.cli.errors import complain
     from pipeplan.cli.inputs import writable
     from pipeplan.cli.progress import counting
     from pipeplan.core.errors import ProblemError
@@ -86,6 +90,7 @@ def command(
     sizes = _sizes(size or [])
 
     from pipeplan.models.formats import write_graph_txt, write_profile
+    from pipeplan.models.formats.suspicions import suspicions
     from pipeplan.models.profiler import profile_model
     from pipeplan.models.profiler.factory import build_model, load_factory, moved
 
@@ -113,13 +118,34 @@ def command(
         write_graph_txt(graph, graph_txt, force=force)
     for message in graph.metadata.get("messages", ()):
         typer.echo(f"note: {message}")
-    how = f"estimated for {estimate}" if estimate else f"measured on {graph.metadata['device']}"
+    for warning in suspicions(graph):
+        complain(f"warning: {output}: {warning}")
+    how = f"estimated for {estimate}" if estimate else _measured(graph)
     typer.echo(
         f"{output}: {plural(len(graph), 'layer')}, {format_ms(graph.total_compute_ms)} of compute "
         f"a micro-batch of {graph.metadata['batch']}, "
-        f"{format_bytes(graph.total_parameter_bytes)} of parameters; {how}. Next:"
+        f"{format_bytes(graph.total_parameter_bytes)} of parameters; {how}."
     )
-    typer.echo(f"  pipeplan solve {shlex.quote(str(output))} -n 8 2 -b 10GB/s 1.25GB/s")
+    typer.echo("Next, with your own cluster in place of this one:")
+    typer.echo(f"  pipeplan solve {shlex.quote(str(output))} {_example(len(graph))}")
+
+
+def _measured(graph: "LayerGraph") -> str:
+    """Where, how often, and how far the repeats lie apart."""
+    from pipeplan.core.units import plural
+    from pipeplan.models.formats.suspicions import scatter
+
+    found = scatter(graph)
+    apart = "" if found is None else f", which scatter by {100 * found:.1f} %"
+    times = plural(graph.metadata["repeats"], "repeat")
+    return f"measured on {graph.metadata['device']}, {times}{apart}"
+
+
+def _example(layers: int) -> str:
+    """A cluster that a network of so many layers could use."""
+    if layers < 8:
+        return "-n 2 -b 10GB/s"
+    return "-n 4 -b 10GB/s" if layers < 32 else "-n 8 2 -b 10GB/s 1.25GB/s"
 
 
 def _sizes(pairs: list[str]) -> dict[str, Any]:

@@ -1,18 +1,22 @@
 """Figures that look wrong although they are valid: said aloud, never changed."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Final
 
 from pipeplan.core.graph import Layer, LayerGraph
 from pipeplan.core.units import plural
 
-__all__ = ["suspicions"]
+__all__ = ["SCATTER_KEY", "scatter", "suspicions"]
+
+SCATTER_KEY: Final = "scatter"
+"""Where a measured profile's metadata says how far repeats lie apart."""
 
 _LONG_TOTAL_MS: Final = 60_000.0
 _LONG_MEDIAN_MS: Final = 100.0
 _FEWEST_LAYERS: Final = 4
+_MUCH_SCATTER: Final = 0.2
 
 _CONV: Final = re.compile(
     r"Conv2d\((\d{1,7}), (\d{1,7}), kernel_size=\((\d{1,4}), (\d{1,4})\)[^()]*"
@@ -23,13 +27,39 @@ _EMBEDDING: Final = re.compile(r"Embedding\((\d{1,12}), (\d{1,9})[,)]")
 
 def suspicions(graph: LayerGraph) -> tuple[str, ...]:
     """One sentence for each thing that does not look like a profile of a real network."""
-    checks = (_batch, _timer_floor, _microseconds, _elements, _no_sizes, _components, _unfed)
+    checks = (
+        _batch,
+        _scattered,
+        _timer_floor,
+        _microseconds,
+        _elements,
+        _no_sizes,
+        _components,
+        _unfed,
+    )
     return tuple(message for check in checks for message in check(graph))
 
 
 def _batch(graph: LayerGraph) -> Iterator[str]:
     if "batch" not in graph.metadata:
         yield "the batch size is not recorded: figures are those of one micro-batch of unknown size"
+
+
+def scatter(graph: LayerGraph) -> float | None:
+    """How far the middle half of a measurement's repeats lies apart, as a share of the time."""
+    told = graph.metadata.get(SCATTER_KEY)
+    total = told.get("total") if isinstance(told, Mapping) else None
+    return float(total) if isinstance(total, int | float) and not isinstance(total, bool) else None
+
+
+def _scattered(graph: LayerGraph) -> Iterator[str]:
+    """Repeats of a measurement that differ so much that the medians mean little."""
+    found = scatter(graph)
+    if found is not None and found > _MUCH_SCATTER:
+        yield (
+            f"the repeats of the measurement scatter by {100 * found:.0f} %: measure again on a "
+            "quiet machine; more --repeats steady the medians"
+        )
 
 
 def _timer_floor(graph: LayerGraph) -> Iterator[str]:

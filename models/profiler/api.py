@@ -4,6 +4,7 @@
 import datetime
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import fsum
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from pipeplan.core.graph import LayerGraph
 from pipeplan.models.capture import CapturedGraph, ExampleInputs, capture, split_inputs
 from pipeplan.models.capture.data import capture_data
 from pipeplan.models.capture.values import leaves
+from pipeplan.models.formats.suspicions import SCATTER_KEY
 from pipeplan.models.profiler.assemble import assemble
 from pipeplan.models.profiler.devices import device_named
 from pipeplan.models.profiler.estimate import estimate_nodes
-from pipeplan.models.profiler.measure import device_of, measure_nodes
+from pipeplan.models.profiler.figures import NodeFigures
+from pipeplan.models.profiler.measure import device_of, measure_nodes, threads_of
 from pipeplan.models.profiler.operators import ASSUMPTIONS
 
 __all__ = ["profile_model"]
@@ -63,6 +66,9 @@ def profile_model(
             "warm_up": warm_up,
             "repeats": repeats,
         }
+        threads = threads_of(module, example_inputs)
+        method |= {} if threads is None else {"threads": threads}
+        method |= _scatter(figures)
     else:
         figures = estimate_nodes(graph, module, example_inputs, device, progress)
         method = {"method": "estimated", "device": device.name, "assumptions": dict(ASSUMPTIONS)}
@@ -78,6 +84,20 @@ def profile_model(
         **({CAPTURE_KEY: capture_data(graph, module, factory, sizes)} if factory else {}),
     }
     return assemble(graph, figures, module, name=name, metadata=metadata)
+
+
+def _scatter(figures: Mapping[str, NodeFigures]) -> dict[str, Any]:
+    """How far repeats lie apart, over the median: of each layer, and weighed by time of all."""
+    timed = {
+        node_id: (x.scatter_ms, x.compute_ms)
+        for node_id, x in figures.items()
+        if x.scatter_ms is not None and x.compute_ms > 0
+    }
+    if not timed:
+        return {}
+    layers = {node_id: round(scatter / whole, 4) for node_id, (scatter, whole) in timed.items()}
+    total = fsum(x for x, _ in timed.values()) / fsum(x for _, x in timed.values())
+    return {SCATTER_KEY: {"total": round(total, 4), "layers": layers}}
 
 
 def _batch(graph: CapturedGraph, inputs: ExampleInputs) -> int:

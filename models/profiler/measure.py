@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
-from statistics import median
+from statistics import median, quantiles
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from pipeplan.models.capture.values import leaves
 from pipeplan.models.profiler.figures import NodeFigures
 from pipeplan.models.profiler.walk import Run, Walker
 
-__all__ = ["device_of", "measure_nodes"]
+__all__ = ["device_of", "measure_nodes", "threads_of"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -43,6 +43,16 @@ class _Stopwatch:
 
     def backward(self) -> AbstractContextManager[object]:
         return self._timed(self.backward_ms)
+
+    def figures(self, saved_bytes: int) -> NodeFigures:
+        """Medians of what was timed, and how far the repeats lie apart."""
+        backward_ms = self.backward_ms or [0.0] * len(self.forward_ms)
+        whole_ms = [a + b for a, b in zip(self.forward_ms, backward_ms, strict=True)]
+        scatter = None
+        if len(whole_ms) > 2:
+            lower, _, upper = quantiles(whole_ms, n=4, method="inclusive")
+            scatter = upper - lower
+        return NodeFigures(median(self.forward_ms), median(backward_ms), saved_bytes, scatter)
 
     @contextmanager
     def _timed(self, times: list[float]) -> Iterator[None]:
@@ -78,7 +88,7 @@ def measure_nodes(
     if any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers())):
         raise PipeplanError("the model has no memory (meta device): estimate it instead")
     device = _device(module, inputs)
-    times: dict[str, tuple[float, float]] = {}
+    times: dict[str, _Stopwatch] = {}
 
     def visit(node: CapturedNode, run: Run) -> None:
         ignored, watch = _Stopwatch(device), _Stopwatch(device)
@@ -86,7 +96,7 @@ def measure_nodes(
             run(ignored)
         for _ in range(repeats):
             run(watch)
-        times[node.id] = (median(watch.forward_ms), median(watch.backward_ms or [0.0]))
+        times[node.id] = watch
         if progress is not None:
             progress(len(times), len(graph.nodes), node.id)
 
@@ -94,8 +104,8 @@ def measure_nodes(
         walker = Walker(graph, module, dict(input_values(graph, inputs)))
         walker.walk(visit)
     return {
-        node_id: NodeFigures(*both, walker.saved_bytes.get(node_id, 0))
-        for node_id, both in times.items()
+        node_id: watch.figures(walker.saved_bytes.get(node_id, 0))
+        for node_id, watch in times.items()
     }
 
 
@@ -105,6 +115,11 @@ def device_of(module: nn.Module, inputs: ExampleInputs) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{device.type} ({platform.machine()}, {plural(torch.get_num_threads(), 'thread')})"
+
+
+def threads_of(module: nn.Module, inputs: ExampleInputs) -> int | None:
+    """Threads that an operator runs on; None where it does not run on the CPU."""
+    return torch.get_num_threads() if _device(module, inputs).type == "cpu" else None
 
 
 def _event() -> torch.cuda.Event:

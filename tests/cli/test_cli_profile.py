@@ -29,6 +29,32 @@ def test_estimate_writes_a_profile_that_plans(run, tmp_path: Path) -> None:  # t
         assert json.loads(solved.out)["status"] == "OPTIMAL"
 
 
+@pytest.mark.parametrize(("depth", "cluster"), [(1, "-n 2 -b 10GB/s"), (9, "-n 4 -b 10GB/s")])
+def test_a_small_model_is_told_of_a_small_cluster(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int, cluster: str
+) -> None:
+    (tmp_path / "tiny_model.py").write_text(
+        "import torch\nfrom torch import nn\n\n"
+        "def build(depth=1):\n"
+        "    return nn.Sequential(*(nn.Linear(4, 4) for _ in range(depth))), (torch.randn(2, 4),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran = run("profile", "tiny_model:build", "-o", "tiny.json", "--size", f"depth={depth}")
+    assert ran.code == 0, ran.err
+    assert "5 repeats, which scatter by " in ran.out
+    assert "with your own cluster in place of this one:" in ran.out
+    assert ran.out.endswith(f"  pipeplan solve tiny.json {cluster}\n")
+    told = json.loads(Path("tiny.json").read_text())["metadata"]["scatter"]
+    assert set(told["layers"]) == {str(i) for i in range(depth)}
+    # What is suspicious is said here, and again by whoever reads the profile.
+    told["total"] = 0.5
+    data = json.loads(Path("tiny.json").read_text())
+    data["metadata"]["scatter"] = told
+    Path("tiny.json").write_text(json.dumps(data))
+    assert "scatter by 50 %" in run("solve", "tiny.json", *cluster.split()).err
+
+
 def test_from_a_model_to_stages_that_equal_it(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     profile, plan, package = (tmp_path / x for x in ("p.json", "plan.json", "net"))
     sizes = ["--size", "width=8", "--size", "depth=2", "--size", "image=32", "--size", "batch=2"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from pipeplan.core.errors import PipeplanError  # noqa: E402
 from pipeplan.core.graph import LayerGraph  # noqa: E402
+from pipeplan.models.formats.suspicions import suspicions  # noqa: E402
 from pipeplan.models.profiler import profile_model  # noqa: E402
 
 
@@ -51,6 +52,34 @@ def test_times_are_those_of_each_layer() -> None:
     assert graph.metadata["method"] == "measured"
     assert graph.metadata["device"].startswith("cpu")
     assert graph.metadata["repeats"] == 3
+    assert graph.metadata["threads"] == torch.get_num_threads()
+
+
+def test_how_far_repeats_lie_apart_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    steps = iter([0.010, 0.020, 0.030, 0.040, 0.050])
+
+    def tick() -> float:
+        # Every second call ends what is timed: forward passes of the one layer, no backward pass.
+        nonlocal clock
+        tick.calls += 1  # type: ignore[attr-defined]
+        if tick.calls % 2 == 0:  # type: ignore[attr-defined]
+            clock += next(steps)
+        return clock
+
+    tick.calls = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr("pipeplan.models.profiler.measure.time.perf_counter", tick)
+    module = nn.Sequential(nn.Linear(4, 4)).requires_grad_(False)
+    graph = measure(module, torch.randn(2, 4), warm_up=0, repeats=5)
+    assert graph.layers[0].forward_ms == pytest.approx(30)
+    # The middle half of 10, 20, 30, 40, 50 is 20 to 40: 20 ms of 30.
+    assert graph.metadata["scatter"] == {"total": 0.6667, "layers": {"0": 0.6667}}
+    assert "scatter by 67 %" in suspicions(graph)[0]
+
+
+def test_of_two_repeats_nothing_is_said_about_scatter() -> None:
+    graph = measure(nn.Linear(4, 4), torch.randn(2, 4), repeats=2)
+    assert "scatter" not in graph.metadata
 
 
 @pytest.mark.parametrize("name", ["gpt", "resnet18", "seq2seq"])

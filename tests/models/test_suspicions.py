@@ -34,6 +34,22 @@ def test_missing_batch() -> None:
     )
 
 
+@pytest.mark.parametrize("told", [{"total": 0.1}, {"total": "much"}, {"total": True}, {}, 7, None])
+def test_repeats_that_agree_or_say_nothing(told: object) -> None:
+    layers = layers_of([1.0, 2.5, 0.3, 7.0, 1.1])
+    metadata = {"batch": 1, "scatter": told}
+    graph = LayerGraph.build(layers, [(a.id, b.id) for a, b in pairwise(layers)], metadata=metadata)
+    assert suspicions(graph) == ()
+
+
+def test_repeats_that_scatter() -> None:
+    graph = LayerGraph.build(
+        [Layer("a", 1, 1, 1)], [], metadata={"batch": 1, "scatter": {"total": 0.35}}
+    )
+    (message,) = suspicions(graph)
+    assert "scatter by 35 %" in message
+
+
 def test_timer_floor() -> None:
     (message,) = suspicions(graph_of(layers_of([4.3, 4.31, 4.3, 4.29, 4.3, 4.3])))
     assert "6 of 6 layers take about 8.6 ms" in message
