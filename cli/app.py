@@ -7,7 +7,6 @@ also hold `SEVERAL_VALUES`, see `pipeplan.cli.several`. Errors need no handling 
 `pipeplan.cli.errors.guarded` turns them into one message and an exit code.
 """
 
-import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -16,9 +15,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from pipeplan import __version__
-from pipeplan.cli.errors import EXIT_INTERRUPTED, complain, guarded, refused
+from pipeplan.cli.errors import complain, guarded, refused
 from pipeplan.cli.output import open_streams, tolerant_stdout
 from pipeplan.cli.several import gather, torn_quantity
+from pipeplan.cli.signals import exit_code, leave, take_over
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -68,7 +68,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             complain("interrupted")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise typer.Exit(exit_code()) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
@@ -116,7 +116,10 @@ def main() -> None:
     """Run the command line and exit with its code."""
     open_streams()
     tolerant_stdout()
+    take_over()
     try:
         app(prog_name="pipeplan")
     except OSError as error:  # Of the help or the framework's own messages: `guarded` has the rest.
-        sys.exit(refused(error))
+        leave(refused(error))
+    except SystemExit as done:
+        leave(done.code)

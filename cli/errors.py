@@ -10,12 +10,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import typer
 
+from pipeplan.cli.signals import exit_code
 from pipeplan.core.errors import BackendBugError, NoPlanError, PipeplanError
 
 __all__ = [
     "EXIT_BAD_INPUT",
     "EXIT_FALSE",
-    "EXIT_INTERRUPTED",
     "EXIT_NO_PLAN",
     "EXIT_PIPE",
     "complain",
@@ -28,7 +28,6 @@ EXIT_FALSE: Final = 1
 EXIT_BAD_INPUT: Final = 2
 EXIT_NO_PLAN: Final = 3
 """A limit was reached before there was a plan."""
-EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 """As a shell reports a program ended by SIGPIPE."""
 
@@ -57,7 +56,7 @@ def guarded(command: _F) -> _F:
             raise
         except KeyboardInterrupt:
             complain("interrupted")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise typer.Exit(exit_code()) from None
         except BrokenPipeError:
             _discard_stdout()
             raise typer.Exit(EXIT_PIPE) from None

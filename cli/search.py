@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeplan.cli.progress import reporting
+from pipeplan.cli.signals import searching
 from pipeplan.core.errors import ProblemError, shown
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import parse_duration_s
@@ -58,11 +59,14 @@ def backends_named(text: str) -> tuple[BackendName, ...]:
 
 
 def find(problem: Problem, backend: BackendName, search: Search) -> SolveResult:
-    """Solve, showing progress on a terminal; raises what `pipeplan.solver.api.solve` raises."""
+    """Solve, showing progress on a terminal; Ctrl-C and SIGTERM end the search with its best plan.
+
+    Raises what `pipeplan.solver.api.solve` raises.
+    """
     from pipeplan.solver.api import solve
 
     options = search.options()
-    with reporting(backend, quiet=search.log) as progress:
+    with reporting(backend, quiet=search.log) as progress, searching():
         return solve(problem, backend, options, progress)
 
 

@@ -11,12 +11,11 @@ from rich.text import Text
 
 from pipeplan.cli.output import print_json
 from pipeplan.cli.render.terminal import plain, show
-from pipeplan.cli.search import Search
+from pipeplan.cli.search import Search, one_of_many
 from pipeplan.core.problem import Problem
 from pipeplan.core.textfile import write_text
 from pipeplan.core.units import format_ms
 from pipeplan.solver.options import BackendName
-from pipeplan.solver.result import SolveResult
 from pipeplan.validation.sensitivity import (
     Sweep,
     current_value,
@@ -42,17 +41,13 @@ def run_sweeps(
 ) -> None:
     """Sweep every axis on its own, print what was found, and draw it.
 
-    Raises PipeplanError for axes that are none, and what the backend raises.
+    Raises PipeplanError for axes that are none, and what the backend raises; KeyboardInterrupt
+    where Ctrl-C ended one of the searches.
     """
-    from pipeplan.solver.api import solve
-
     axes = [parse_axis(text) for text in texts]
-    options = search.options()
-
-    def answer(changed: Problem) -> SolveResult:
-        return solve(changed, backend, options)
-
-    found = [sweep(problem, axis, answer) for axis in axes]
+    search.options()  # What is wrong with these is no answer.
+    with one_of_many(search) as solved:
+        found = [sweep(problem, axis, lambda changed: solved(changed, backend)) for axis in axes]
     now = [current_value(problem, axis.name) for axis in axes]
     if plot is not None:
         drawing = sweep_svg(found, name=problem.graph.name or "the network", now=now)

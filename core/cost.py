@@ -8,7 +8,7 @@ from pipeplan.core.nested_cost import (
     evaluate_nested,
     pipedream_data_parallel_ms,
 )
-from pipeplan.core.plan import NestedStage, Plan, Stage, nested_plan
+from pipeplan.core.plan import Plan, Stage, one_stage_nested
 from pipeplan.core.problem import Problem
 from pipeplan.core.topology import TopologyCost, evaluate_topology
 
@@ -82,7 +82,5 @@ def baseline_fits(problem: Problem, devices: int) -> bool:
 def _levelwise_data_parallel_ms(problem: Problem) -> float:
     """The nested plan that replicates everything at every level."""
     everything = tuple(range(len(problem.graph)))
-    stages: tuple[NestedStage, ...] = ()
-    for level in problem.cluster.levels:
-        stages = (NestedStage(everything, level.children, stages),)
-    return evaluate_nested(problem, nested_plan(problem.cluster, stages))
+    widths = tuple(level.children for level in problem.cluster.levels)
+    return evaluate_nested(problem, one_stage_nested(problem.cluster, everything, widths))

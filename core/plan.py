@@ -17,6 +17,7 @@ __all__ = [
     "innermost",
     "joint_plan",
     "nested_plan",
+    "one_stage_nested",
     "stage_layers",
 ]
 
@@ -182,6 +183,15 @@ def nested_plan(cluster: Cluster, nested: tuple[NestedStage, ...]) -> Plan:
     place(nested, len(cluster.levels), [0])
     stages = tuple(Stage(layers, tuple(ranks)) for layers, ranks in found)
     return Plan(stages, 1, nested)
+
+
+def one_stage_nested(cluster: Cluster, layers: tuple[int, ...], replicas: tuple[int, ...]) -> Plan:
+    """The nested plan of a single stage at every level, with so many replicas there, innermost
+    level first. Raises PlanError where a level has fewer children."""
+    stages: tuple[NestedStage, ...] = ()
+    for count in replicas:
+        stages = (NestedStage(layers, count, stages),)
+    return nested_plan(cluster, stages)
 
 
 def stage_layers(graph: LayerGraph, stages: tuple[tuple[str, ...], ...]) -> list[tuple[int, ...]]:

@@ -3,13 +3,16 @@
 from dataclasses import replace
 from typing import Final
 
+from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import ProblemError
+from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
+from pipeplan.solver.clock import Clock
+from pipeplan.solver.incumbent import Incumbent
 from pipeplan.solver.judge import judge
 from pipeplan.solver.options import BackendName, SolveOptions
-from pipeplan.solver.outcome import Outcome, Progress
+from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.result import SolveResult
-from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve"]
 
@@ -28,19 +31,28 @@ def solve(
     `auto` uses the dp where the graph has few enough ideals for it, else cpsat, started from the
     best plan along a line. Raises BackendBugError where a backend's claim does not hold,
     TooLargeError where a backend's stated limit is reached, BackendUnavailableError where it cannot
-    run here. Ctrl-C ends the search and returns the best plan so far.
+    run here. KeyboardInterrupt (Ctrl-C) ends the search: the result is the best plan so far with
+    limit INTERRUPT, or status NO_SOLUTION before there is one.
     """
-    return judge(problem, _outcome(problem, backend, options or SolveOptions(), progress))
+    watch = Clock(None)
+    best = Incumbent(problem, progress)
+    try:
+        best.start()
+        outcome = best.completed(_outcome(problem, backend, options or SolveOptions(), best.note))
+        return judge(problem, outcome, known_ms=best.objective_ms)
+    except KeyboardInterrupt:
+        # A backend answers for itself where it can; this is for everything around and between.
+        return judge(problem, best.stopped(backend, watch.seconds))
 
 
 def _outcome(
-    problem: Problem, backend: BackendName, options: SolveOptions, progress: Progress | None
+    problem: Problem, backend: BackendName, options: SolveOptions, progress: Progress
 ) -> Outcome:
     # Each backend is imported where it is chosen: ortools alone takes most of a second.
     if backend == "exhaustive":
         from pipeplan.solver.backends.exhaustive import solve_exhaustive
 
-        return solve_exhaustive(problem)
+        return solve_exhaustive(problem, options, progress)
     if backend == "cpsat":
         from pipeplan.solver.backends.cpsat.backend import solve_cpsat
 
@@ -53,7 +65,7 @@ def _outcome(
 
     if backend == "dp":
         return solve_dp(problem, options, progress)
-    watch = Stopwatch(options.time_limit_s)
+    watch = Clock(options.time_limit_s)
     try:
         return solve_dp(problem, options, progress)
     except ProblemError as refusal:
@@ -64,8 +76,8 @@ def _outcome(
 def _beyond_dp(
     problem: Problem,
     options: SolveOptions,
-    progress: Progress | None,
-    watch: Stopwatch,
+    progress: Progress,
+    watch: Clock,
     refusal: ProblemError,
 ) -> Outcome:
     from pipeplan.solver.backends.cpsat.backend import solve_cpsat
@@ -73,11 +85,15 @@ def _beyond_dp(
     from pipeplan.solver.linear_dp import linear_plan
     from pipeplan.solver.reduce import reduce_graph
 
+    def tell(plan: Plan) -> None:
+        progress(ProgressEvent(evaluate(problem, plan).objective_ms, None, plan=plan))
+
     reduced = reduce_graph(problem)
-    hint = linear_plan(problem, reduced, watch)
+    hint = linear_plan(problem, reduced, watch, tell)
     if hint is not None and problem.scope == "joint":
         left = watch.share(2)
         hint = improved_plan(problem, reduced, hint, _SAMPLE_S if left is None else left)
+        tell(hint)
     left = watch.share(1)
     if left is not None:
         options = replace(options, time_limit_s=max(left, 0.1))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeplan.core.problem import Problem
 from pipeplan.core.units import format_bytes, plural
-from pipeplan.solver.stopwatch import Stopwatch
+from pipeplan.solver.clock import Clock
 
 __all__ = ["does_not_fit", "explain", "would_do"]
 
@@ -15,7 +15,7 @@ LeastMemory = Callable[[Problem], tuple[int | None, bool]]
 
 
 def explain(
-    problem: Problem, feasible: Feasible, least_memory: LeastMemory, watch: Stopwatch
+    problem: Problem, feasible: Feasible, least_memory: LeastMemory, watch: Clock
 ) -> tuple[str, int | None]:
     """Words for an infeasible problem, and the smallest memory that would do (None where memory is
     not what is missing, or that was not found out in time)."""
@@ -45,7 +45,7 @@ def would_do(limit: int, least: int) -> str:
     )
 
 
-def _conflict(problem: Problem, feasible: Feasible, watch: Stopwatch) -> str:
+def _conflict(problem: Problem, feasible: Feasible, watch: Clock) -> str:
     """A set of demands none of which can be left out (deletion filter), in words."""
     without = problem
     needed: list[str] = []

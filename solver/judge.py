@@ -1,15 +1,49 @@
 """No backend is believed: its plan is checked, its objective recomputed, its bound compared."""
 
-import math
+from typing import Final
 
 from pipeplan.core.check import violations
 from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import BackendBugError
+from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.outcome import Outcome
 from pipeplan.solver.result import SolveResult, Status
 
-__all__ = ["judge"]
+__all__ = ["judge", "true_price_ms"]
+
+_SMALL: Final = 1e-12
+"""Difference in ms that is none."""
+
+
+def true_price_ms(
+    problem: Problem,
+    name: str,
+    plan: Plan,
+    claimed_ms: float | None,
+    tolerance: float,
+    *,
+    at_most: bool = False,
+) -> float:
+    """The price of a backend's plan by `core.cost`, in ms.
+
+    Raises BackendBugError where the plan is none, or where the backend's own figure is off by more
+    than the relative tolerance; with `at_most` the figure is a bound from above, and may be larger.
+    """
+    broken = violations(problem, plan)
+    if broken:
+        raise BackendBugError(f"{name} returned a plan that is none: {'; '.join(broken[:5])}")
+    price = evaluate(problem, plan).objective_ms
+    if (
+        claimed_ms is None
+        or claimed_ms < price * (1 - tolerance) - _SMALL
+        or (not at_most and claimed_ms > price * (1 + tolerance) + _SMALL)
+    ):
+        raise BackendBugError(
+            f"{name} claims {claimed_ms} ms for a plan that costs {price} ms (tolerance "
+            f"{tolerance:g})"
+        )
+    return price
 
 
 def judge(problem: Problem, outcome: Outcome, *, known_ms: float | None = None) -> SolveResult:
@@ -40,23 +74,12 @@ def judge(problem: Problem, outcome: Outcome, *, known_ms: float | None = None) 
             explanation=outcome.explanation,
             smallest_memory_bytes=outcome.smallest_memory_bytes,
         )
-    broken = violations(problem, outcome.plan)
-    if broken:
-        raise BackendBugError(f"{name} returned a plan that is none: {'; '.join(broken[:5])}")
-    objective = evaluate(problem, outcome.plan).objective_ms
-    claimed = outcome.claimed_ms
-    if claimed is None or not math.isclose(
-        claimed, objective, rel_tol=outcome.tolerance, abs_tol=1e-12
-    ):
-        raise BackendBugError(
-            f"{name} claims {claimed} ms for a plan that costs {objective} ms (tolerance "
-            f"{outcome.tolerance:g})"
-        )
-    if bound is not None and bound > objective * slack + 1e-12:
+    objective = true_price_ms(problem, name, outcome.plan, outcome.claimed_ms, outcome.tolerance)
+    if bound is not None and bound > objective * slack + _SMALL:
         raise BackendBugError(
             f"{name} claims a bound of {bound} ms above its own plan's {objective} ms"
         )
-    if outcome.status is Status.OPTIMAL and (bound is None or objective > bound * slack + 1e-12):
+    if outcome.status is Status.OPTIMAL and (bound is None or objective > bound * slack + _SMALL):
         raise BackendBugError(
             f"{name} says OPTIMAL at {objective} ms, but its bound is {bound} ms (tolerance "
             f"{outcome.tolerance:g})"

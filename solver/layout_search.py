@@ -18,8 +18,11 @@ from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Layout
+from pipeplan.solver.bounds import floor_ms
 from pipeplan.solver.cells import CellSums, Crossing, cell_sums
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.explain import explain
+from pipeplan.solver.judge import true_price_ms
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -27,9 +30,8 @@ from pipeplan.solver.reduce import ReducedGraph, reduce_graph
 from pipeplan.solver.relaxation import MOST_BLOCKS, Relaxation, relax_joint
 from pipeplan.solver.relaxation_nested import relax_levelwise
 from pipeplan.solver.result import Limit, Stats, Status
-from pipeplan.solver.stopwatch import Stopwatch
 
-__all__ = ["Engine", "Finding", "Task", "floor_ms", "layouts_of", "longest_ms", "search_layouts"]
+__all__ = ["Engine", "Finding", "Task", "layouts_of", "search_layouts"]
 
 _SAME: Final = 1e-9
 """Relative difference below which two prices are one."""
@@ -140,31 +142,6 @@ def _require_chain(engine: Engine, problem: Problem) -> None:
             )
 
 
-def floor_ms(problem: Problem) -> float:
-    """A bound that holds for every plan: the work of all devices shared evenly; without replicas
-    also the largest layer. Batches add the way of the first micro-batch through all stages."""
-    graph = problem.graph
-    if problem.cost_model == "pipedream":
-        layers = sorted(PipedreamGraph(graph).kept)
-    else:
-        layers = list(range(len(graph)))
-    total = graph.compute_ms(layers)
-    period = total / problem.cluster.devices
-    if problem.constraints.straight:
-        period = max(period, *(graph.layers[v].compute_ms for v in layers))
-    if problem.scope == "joint" and problem.micro_batches is not None:
-        period = total + (problem.micro_batches - 1) * period
-    return period * (1 - _SAME)
-
-
-def longest_ms(problem: Problem) -> float:
-    """More than any period without all-reduce: everything on one device and through every port."""
-    cluster = problem.cluster
-    moved = sum(layer.output_bytes for layer in problem.graph.layers) * cluster.devices
-    slowest = min(level.bandwidth_bytes_per_s for level in cluster.levels)
-    return problem.graph.total_compute_ms + 4 * moved / problem.compression / slowest * 1e3
-
-
 class _Search:
     def __init__(
         self,
@@ -175,7 +152,7 @@ class _Search:
         hint: Plan | None,
         lower_bound_ms: float,
     ) -> None:
-        self.watch = Stopwatch(options.time_limit_s)
+        self.watch = Clock(options.time_limit_s)
         self.engine = engine
         self.problem = problem
         self.options = options
@@ -218,9 +195,9 @@ class _Search:
         if self.given is not None and not violations(self.problem, self.given):
             self._take(self.given, None, 0.0)
             return
-        plan = linear_plan(self.problem, self.reduced, self.watch)
-        if plan is not None:
-            self._take(plan, None, 0.0)
+        linear_plan(
+            self.problem, self.reduced, self.watch, lambda plan: self._take(plan, None, 0.0)
+        )
 
     def _take(self, plan: Plan, claimed: float | None, tolerance: float) -> None:
         """Keep a plan if it is cheaper, or as cheap and preferred."""
@@ -236,7 +213,7 @@ class _Search:
             self.plan, self.objective, self.claimed = plan, objective, claimed
             self.tolerance = max(self.tolerance, tolerance)
             if self.progress is not None:
-                self.progress(ProgressEvent(self.objective, self.lower))
+                self.progress(ProgressEvent(self.objective, self.lower, plan=plan))
 
     def _task(self, layout: Layout, seconds: float | None, hint: Plan | None) -> Task:
         return Task(self.reduced, layout, self.lower, self.objective, hint, seconds, self.options)
@@ -361,7 +338,7 @@ class _Search:
         finding = self.engine.improve(task, self._report(bounds, layout))
         self.tolerance = max(self.tolerance, finding.tolerance)
         if finding.plan is not None:
-            self._take(finding.plan, finding.claimed_ms, finding.tolerance)
+            self._take(finding.plan, self._claim(finding, finding.plan), finding.tolerance)
         elif finding.complete and task.hint is not None:
             raise BackendBugError(
                 f"{self.engine.name} says that no plan of {layout.size} ranks a copy costs at most "
@@ -370,6 +347,20 @@ class _Search:
         bounds[layout] = max(bounds[layout], min(finding.bound_ms, before))
         self._count(finding)
         return finding.complete or self._met(bounds[layout])
+
+    def _claim(self, finding: Finding, plan: Plan) -> float | None:
+        """The engine's own figure for its plan, None where that is no more than a bound on it.
+
+        Raises BackendBugError where the plan is none, or costs what the figure does not say: a
+        model that promises too much must not go unseen because its plan is no better after all.
+        """
+        # A search that stops early may leave the period above what its plan needs.
+        early = not finding.complete or self.options.gap > 0
+        claimed, tolerance = finding.claimed_ms, finding.tolerance
+        price = true_price_ms(
+            self.problem, self.engine.name, plan, claimed, tolerance, at_most=early
+        )
+        return claimed if math.isclose(claimed or 0.0, price, rel_tol=tolerance) else None
 
     def _relax(self, layout: Layout, bounds: dict[Layout, float]) -> Relaxation | None:
         """Raise a layout's bound by the relaxation, and say what it rules out."""

@@ -15,11 +15,11 @@ from pipeplan.core.check import violations
 from pipeplan.core.cost import evaluate
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.line import Line, line_of, topological_orders
 from pipeplan.solver.linear_joint import joint_plans
 from pipeplan.solver.linear_nested import nested_plans
 from pipeplan.solver.reduce import ReducedGraph, reduce_graph
-from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["linear_plan"]
 
@@ -28,9 +28,13 @@ _NEAR: Final = 6
 
 
 def linear_plan(
-    problem: Problem, reduced: ReducedGraph | None = None, watch: Stopwatch | None = None
+    problem: Problem,
+    reduced: ReducedGraph | None = None,
+    watch: Clock | None = None,
+    told: Callable[[Plan], None] | None = None,
 ) -> Plan | None:
-    """The best valid plan found along a few orders; None where there was none (no proof).
+    """The best valid plan found along a few orders; None where there was none (no proof). `told`
+    hears of each better one as it is found.
 
     Once a quarter of the watch's time is gone and there is a plan, no further order is tried.
 
@@ -58,6 +62,8 @@ def linear_plan(
             candidate = (evaluate(problem, plan).objective_ms, plan.key(), plan)
             if best is None or candidate[:2] < best[:2]:
                 best = candidate
+                if told is not None:
+                    told(plan)
     return None if best is None else best[2]
 
 

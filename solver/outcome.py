@@ -11,11 +11,16 @@ __all__ = ["Outcome", "Progress", "ProgressEvent"]
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """A search's state: best objective and bound so far in ms, None where there is none yet."""
+    """A search's state: best objective and bound so far in ms, None where there is none yet.
+
+    `plan` comes with the event that tells of it: a valid plan that costs `incumbent_ms` by
+    `core.cost`, whose bound is then proven for every plan of the problem.
+    """
 
     incumbent_ms: float | None
     bound_ms: float | None
     text: str = ""
+    plan: Plan | None = None
 
 
 Progress = Callable[[ProgressEvent], None]

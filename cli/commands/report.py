@@ -69,23 +69,20 @@ def command(
 
 def _drawings(file: "PlanFile", texts: list[str], time_limit: str) -> tuple[str, ...]:
     """The sweeps of the plan's question, each as SVG text."""
-    from pipeplan.core.units import parse_duration_s
-    from pipeplan.solver.api import solve
-    from pipeplan.solver.options import SolveOptions
+    from pipeplan.cli.search import Search, one_of_many
     from pipeplan.validation.sensitivity import current_value, parse_axis, sweep
     from pipeplan.validation.sensitivity_svg import sweep_svg
 
     problem = file.problem
-    options = SolveOptions(
-        time_limit_s=parse_duration_s(time_limit),
-        workers=file.provenance.workers,
-        seed=file.provenance.seed,
-    )
+    search = Search(time_limit, workers=file.provenance.workers, seed=file.provenance.seed)
+    search.options()  # What is wrong with these is no answer.
     name = problem.graph.name or "the network"
     out = []
-    for axis in [parse_axis(text) for text in texts]:
-        found = sweep(problem, axis, lambda changed: solve(changed, "auto", options))
-        out.append(sweep_svg([found], name=name, now=[current_value(problem, axis.name)]))
+    axes = [parse_axis(text) for text in texts]
+    with one_of_many(search) as solved:
+        for axis in axes:
+            found = sweep(problem, axis, lambda changed: solved(changed, "auto"))
+            out.append(sweep_svg([found], name=name, now=[current_value(problem, axis.name)]))
     return tuple(out)
 
 

@@ -58,7 +58,8 @@ def command(
     Example: pipeplan solve vgg16 -n 8 2 -b 4GiB/s 2GiB/s --memory 16GB -o plan.json
 
     Exit codes: 0 a plan was found, 1 there is none (infeasible), 2 bad input, 3 no plan within the
-    limit. Ctrl-C ends the search with the best plan so far.
+    limit. Ctrl-C ends the search with the best plan so far and exit code 0, or 130 before there is
+    one; a second Ctrl-C ends it at once.
     """
     from pipeplan.cli.answer import answer_to_dict, plan_file
     from pipeplan.cli.inputs import asked_profile, loaded, writable
@@ -86,13 +87,28 @@ def command(
         print_json(answer_to_dict(problem, result, file, backend))
     elif file is not None:
         _show(file, path, output)
-    else:
+    elif not _interrupted(result):
         _explain(problem, result, backend, search)
     if file is None:
-        from pipeplan.cli.errors import EXIT_FALSE, EXIT_NO_PLAN
+        raise typer.Exit(_why_none(result))
 
-        infeasible = result.status.value == "INFEASIBLE"
-        raise typer.Exit(EXIT_FALSE if infeasible else EXIT_NO_PLAN)
+
+def _interrupted(result: "SolveResult") -> bool:
+    from pipeplan.solver.result import Limit
+
+    return result.limit is Limit.INTERRUPT
+
+
+def _why_none(result: "SolveResult") -> int:
+    """The exit code of an answer without a plan."""
+    from pipeplan.cli.errors import EXIT_FALSE, EXIT_NO_PLAN, complain
+    from pipeplan.cli.signals import exit_code
+    from pipeplan.solver.result import Status
+
+    if _interrupted(result):
+        complain("interrupted before there was a plan")
+        return exit_code()
+    return EXIT_FALSE if result.status is Status.INFEASIBLE else EXIT_NO_PLAN
 
 
 def _check_sweep(sweep: list[str] | None, output: Path | None, plot: Path | None) -> None:

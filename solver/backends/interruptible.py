@@ -2,9 +2,14 @@
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["run_interruptible"]
+from pipeplan.solver.clock import Clock
+
+__all__ = ["any_left_behind", "run_interruptible"]
+
+_POLL_S: Final = 0.1
+_NAME: Final = "solver"
 
 T = TypeVar("T")
 
@@ -14,8 +19,9 @@ def run_interruptible(
 ) -> tuple[T | None, bool]:
     """What `work` returns, and whether Ctrl-C stopped it.
 
-    On Ctrl-C `stop` is called; a solver that does not listen for `patience_s` is left behind (its
-    thread ends with the process), and the result is None. Exceptions of `work` are raised here.
+    On Ctrl-C `stop` is called, again and again, for one that has not started yet hears nothing. A
+    solver that does not listen for `patience_s` is left behind (its thread ends with the process),
+    and the result is None. Exceptions of `work` are raised here.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -26,16 +32,24 @@ def run_interruptible(
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=body, daemon=True)
+    thread = threading.Thread(target=body, name=_NAME, daemon=True)
     interrupted = False
-    thread.start()
     try:
+        thread.start()
         while thread.is_alive():
-            thread.join(0.1)
+            thread.join(_POLL_S)
     except KeyboardInterrupt:
         interrupted = True
-        stop()
-        thread.join(patience_s)
+        patience = Clock(patience_s)
+        while thread.is_alive() and not patience.over:
+            stop()
+            thread.join(_POLL_S)
     if errors:
         raise errors[0]
     return (results[0] if results else None), interrupted
+
+
+def any_left_behind() -> bool:
+    """Whether a solver still runs in this process that did not listen. An orderly exit would take
+    away what it uses, and the process would abort."""
+    return any(thread.name == _NAME for thread in threading.enumerate())

@@ -50,6 +50,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr(sys, "argv", ["pipeplan", *map(str, args)])
+        # The process and its signals are pytest's.
+        monkeypatch.setattr("pipeplan.cli.app.take_over", lambda: None)
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main()

@@ -122,16 +122,35 @@ def test_no_plan_within_the_limit_is_exit_code_3(
     run: Run, chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def give_up(problem: Problem, options: object, progress: object) -> Outcome:
-        return Outcome(Status.NO_SOLUTION, Stats("dp", 1.0), bound_ms=3.0, limit=Limit.TIME)
+        return Outcome(Status.NO_SOLUTION, Stats("dp", 1.0), bound_ms=30.0, limit=Limit.TIME)
 
     monkeypatch.setattr("pipeplan.solver.backends.dp.backend.solve_dp", give_up)
-    ran = run("solve", chain, *CLUSTER, "--backend", "dp", "--time-limit", "1ms")
+    # A forced cut, for else everything on every device is a plan that needs no time.
+    asked = ("solve", chain, *CLUSTER, "--backend", "dp", "--force-cut", "1")
+    ran = run(*asked, "--time-limit", "1ms")
     assert ran.code == 3
     assert "No plan was found before the time limit" in ran.out
-    assert "not below 3.000 ms" in ran.out
-    answer = run("solve", chain, *CLUSTER, "--backend", "dp", "--json")
+    assert "not below 30.000 ms" in ran.out
+    answer = run(*asked, "--json")
     assert answer.code == 3
     assert json.loads(answer.out)["limit"] == "time"
+
+
+def test_a_limit_without_a_plan_of_the_backend_leaves_the_one_that_needs_no_search(
+    run: Run, chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(problem: Problem, options: object, progress: object) -> Outcome:
+        return Outcome(Status.NO_SOLUTION, Stats("dp", 1.0), bound_ms=30.0, limit=Limit.TIME)
+
+    monkeypatch.setattr("pipeplan.solver.backends.dp.backend.solve_dp", give_up)
+    ran = run("solve", chain, *CLUSTER, "--backend", "dp", "--json")
+    assert ran.code == 0
+    answer = json.loads(ran.out)
+    assert (answer["status"], answer["limit"]) == ("FEASIBLE", "time")
+    assert answer["objective_ms"] == min(
+        answer["baselines"]["one_device_ms"], answer["baselines"]["data_parallel_ms"]
+    )
+    assert answer["bound_ms"] == 30.0
 
 
 def test_a_lying_backend_is_exit_code_1(

@@ -28,6 +28,8 @@ def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
         from pipeplan.cli.app import main
 
         monkeypatch.setattr(sys, "argv", ["pipeplan", *map(str, args)])
+        # The process and its signals are pytest's.
+        monkeypatch.setattr("pipeplan.cli.app.take_over", lambda: None)
         capfd.readouterr()
         with pytest.raises(SystemExit) as left:
             main()

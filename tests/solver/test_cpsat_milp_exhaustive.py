@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,26 +92,28 @@ def demands(draw: st.DrawFn, graph: LayerGraph) -> Constraints:
     )
 
 
-def agree(problem: Problem, solve: Solve) -> None:
+def agree(problem: Problem, solve: Solve, options: SolveOptions = OPTIONS) -> None:
+    coarse = options.milp_solver == "cpsat"
     try:
         truth = judge(problem, solve_exhaustive(problem, limit=2000))
     except TooLargeError:
         assume(False)
         return
-    outcome = solve(problem, OPTIONS)
+    outcome = solve(problem, options)
     result = judge(problem, outcome, known_ms=truth.objective_ms)
     assert result.status is truth.status
     if truth.objective_ms is None:
         assert result.explanation
         if truth.smallest_memory_bytes is not None and problem.cost_model != "pipedream":
-            assert result.smallest_memory_bytes == truth.smallest_memory_bytes
+            expected = None if coarse else truth.smallest_memory_bytes
+            assert result.smallest_memory_bytes == expected
         return
     assert result.objective_ms is not None
     assert result.bound_ms is not None
     assert math.isclose(
         result.objective_ms, truth.objective_ms, rel_tol=outcome.tolerance, abs_tol=1e-9
     )
-    assert outcome.tolerance < 1e-5
+    assert outcome.tolerance < (1e-4 if coarse else 1e-5)
     assert result.bound_ms <= truth.objective_ms * (1 + 1e-12)
 
 
@@ -141,6 +144,20 @@ def test_joint(backend: str, data: st.DataObject) -> None:
         constraints=demands(draw, graph),
     )
     agree(problem, BACKENDS[backend])
+
+
+@drawn(40)
+@given(data=st.data())
+def test_joint_with_cp_sat_as_the_milp_solver(data: st.DataObject) -> None:
+    draw = data.draw
+    graph = draw(graphs())
+    problem = Problem(
+        graph,
+        draw(clusters([(3,), (4,), (2, 2), (3, 2)])),
+        **scheduled(draw),
+        constraints=demands(draw, graph),
+    )
+    agree(problem, solve_milp, replace(OPTIONS, milp_solver="cpsat"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,14 +1,11 @@
 """Injected faults: a backend that lies about its objective, drops a constraint or claims too much
 is caught by the judge; and what solvers and limits say is passed on as it is."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from ortools.sat.python import cp_model
 
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.cost import evaluate
@@ -57,31 +54,64 @@ def answer(backend: str, asked: Problem, **fields: object) -> SolveResult:
     return judge(asked, solve(asked, replace(OPTIONS, **fields)))  # type: ignore[arg-type]
 
 
+def chain(*compute_ms: float, output_bytes: int = 1, parameter_bytes: int = 1) -> LayerGraph:
+    layers = [
+        Layer(f"n{i}", ms / 2, ms / 2, output_bytes, parameter_bytes)
+        for i, ms in enumerate(compute_ms)
+    ]
+    return LayerGraph.build(layers, [(f"n{i}", f"n{i + 1}") for i in range(len(layers) - 1)])
+
+
+HEAVY = chain(2.0, 2.0, 2.0, 2.0, output_bytes=10**6, parameter_bytes=10**6)
+LIGHT = chain(3.0, 3.0, 2.0, parameter_bytes=10**7)
+
+
+def nested(graph: LayerGraph, cluster: Cluster) -> Problem:
+    return Problem(graph, cluster, scope="nested", cost_model="levelwise")
+
+
+TIME_FAMILIES: dict[str, tuple[Problem, float]] = {
+    # Without the family, another plan seems to be cheaper than the best one, whose ms are given.
+    "joint devices": (
+        # Replicas share the compute, and each has its all-reduce besides: 8 / 4 + 1.5.
+        Problem(chain(8.0, parameter_bytes=4 * 10**6), Cluster.of([4], [1e9])),
+        3.5,
+    ),
+    "joint device_ports": (Problem(HEAVY, Cluster.of([4], [1e6])), 8.0),
+    "joint ports_inside": (Problem(HEAVY, Cluster.of([2, 2], [1e12, 1e6])), 4.0),
+    "joint ports_above": (
+        Problem(
+            chain(8.0, parameter_bytes=10**6),
+            Cluster.of([1, 2], [1e12, 1e6]),
+            overlap_sync=True,
+        ),
+        8.0,
+    ),
+    "joint batch": (
+        Problem(HEAVY, Cluster.of([4], [2e8]), schedule="gpipe", micro_batches=4),
+        32.0,
+    ),
+    "nested devices": (nested(LIGHT, Cluster.of([2, 2], [1e9, 1e9])), 3.0),
+    "nested transfers": (nested(HEAVY, Cluster.of([2, 2], [1e6, 1e6])), 8.0),
+}
+
+
 @BOTH
-@pytest.mark.parametrize("scope", ["joint", "nested"])
-@pytest.mark.parametrize("family", ["devices", "device_ports", "ports_inside", "transfers"])
+@pytest.mark.parametrize("name", TIME_FAMILIES)
 def test_a_dropped_time_family_is_caught(
-    backend: str, scope: str, family: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked, best_ms = TIME_FAMILIES[name]
+    scope, family = name.split()
     module = MODULES[backend][2]
     owner = module.JointObjective if scope == "joint" else module.NestedObjective
-    if not hasattr(owner, family):
-        pytest.skip(f"{scope} has no family {family}")
-    # Slow links, so that each family decides; without the plan along a line and the relaxation,
-    # which would find the price out before the model is asked.
-    cluster = Cluster.of([2, 2], [2e6, 1e6])
-    asked = Problem(network(), cluster, scope="joint")
-    if scope == "nested":
-        asked = Problem(network(), cluster, scope="nested", cost_model="levelwise")
+    # Without the relaxation, whose bound would end the search before the model is asked.
+    monkeypatch.setattr(_Search, "_relax", lambda self, layout, bounds: None)
     honest = answer(backend, asked)
-    monkeypatch.setattr(owner, family, lambda self: None)
-    try:
-        lied = answer(backend, asked)
-    except BackendBugError:
-        return
-    # Not every family binds at the optimum: then nothing was said that is not so.
-    assert lied.objective_ms == honest.objective_ms
-    assert family in ("device_ports", "ports_inside", "transfers")
+    assert honest.objective_ms == pytest.approx(best_ms, rel=1e-3)
+    monkeypatch.setattr(owner, family, lambda self, *rest: None)
+    with pytest.raises(BackendBugError, match=r"claims .* ms for a plan that costs"):
+        answer(backend, asked)
 
 
 @BOTH
@@ -211,24 +241,6 @@ def test_what_is_too_large_for_a_model_is_answered_along_a_line(backend: str) ->
 
 
 @BOTH
-def test_ctrl_c_returns_the_best_plan_so_far(backend: str) -> None:
-    layers = [Layer(f"n{i}", 1.0 + i * 0.37 % 1, 1.0, 10**6, 10**5) for i in range(150)]
-    edges = [(f"n{i}", f"n{j}") for i in range(150) for j in (i + 3, i + 7) if j < 150]
-    asked = Problem(LayerGraph.build(layers, edges), Cluster.of([4, 4], [1e9, 1e8]))
-    main = threading.main_thread().ident
-    assert main is not None
-    timer = threading.Timer(4.0, lambda: signal.pthread_kill(main, signal.SIGINT))
-    timer.start()
-    try:
-        result = answer(backend, asked, time_limit_s=120.0)
-    finally:
-        timer.cancel()
-    assert result.plan is not None or result.limit is Limit.INTERRUPT
-    if result.status is Status.FEASIBLE:
-        assert result.limit is Limit.INTERRUPT
-
-
-@BOTH
 def test_one_worker_gives_the_same_plan_twice(backend: str) -> None:
     first, second = (answer(backend, problem(), seed=7) for _ in range(2))
     assert first.plan == second.plan
@@ -280,17 +292,3 @@ def test_each_milp_solver_proves_the_same(name: str) -> None:
 def test_an_unknown_milp_solver_is_refused() -> None:
     with pytest.raises(ProblemError, match="no MILP solver 'cplex'; choose from highs"):
         SolveOptions(milp_solver="cplex")  # type: ignore[arg-type]
-
-
-def test_the_unsound_presolve_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    right = cp_model.CpSolver.solve
-
-    def spy(self: cp_model.CpSolver, model: cp_model.CpModel, report: object = None) -> object:
-        seen.append(self.parameters.presolve_inclusion_work_limit)
-        return right(self, model, report)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cp_model.CpSolver, "solve", spy)
-    answer("cpsat", problem())
-    assert seen
-    assert set(seen) == {0}

@@ -9,7 +9,7 @@ from pipeplan.core.problem import Constraints, Problem
 from pipeplan.models.synthetic import random_dag
 from pipeplan.solver import api
 from pipeplan.solver.backends.dp import backend
-from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
+from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.ideals import enumerate_ideals
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.result import Limit, Status

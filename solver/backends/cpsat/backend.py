@@ -13,12 +13,13 @@ from pipeplan.solver.backends.cpsat.constraints import Constraints
 from pipeplan.solver.backends.cpsat.objective import JointObjective, NestedObjective, Objective
 from pipeplan.solver.backends.cpsat.variables import Value, Variables
 from pipeplan.solver.backends.interruptible import run_interruptible
-from pipeplan.solver.layout_search import Finding, Task, longest_ms, search_layouts
+from pipeplan.solver.bounds import longest_ms
+from pipeplan.solver.clock import Clock
+from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
 from pipeplan.solver.quantize import Ticks
 from pipeplan.solver.reduce import ReducedGraph
-from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["CpsatEngine", "solve_cpsat"]
 
@@ -69,7 +70,7 @@ class CpsatEngine:
 
     def improve(self, task: Task, progress: Progress | None) -> Finding:
         """Minimise the period, or the batch time of a synchronous joint plan."""
-        watch = Stopwatch(task.seconds)
+        watch = Clock(task.seconds)
         built = self._timed(task)
         if built is None:
             return Finding(complete=True, bound_ms=task.upper_ms)

@@ -1,24 +1,22 @@
 """The dp backend: exact over the ideals, for every scope and cost model."""
 
-from contextlib import suppress
 from typing import Final
 
 from pipeplan.core.cost import evaluate
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
 from pipeplan.solver.backends.dp.joint_search import JointState, any_plan, search_joint
 from pipeplan.solver.backends.dp.memory_floor import smallest_memory_bytes
 from pipeplan.solver.backends.dp.nested import solve_nested
 from pipeplan.solver.backends.dp.pairs import usable
+from pipeplan.solver.bounds import floor_ms
+from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
 from pipeplan.solver.ideals import IdealTable, enumerate_ideals
-from pipeplan.solver.layout_search import floor_ms
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
 from pipeplan.solver.reduce import reduce_graph
 from pipeplan.solver.result import Limit, Stats, Status
-from pipeplan.solver.stopwatch import Stopwatch
 
 __all__ = ["solve_dp"]
 
@@ -55,10 +53,9 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
         limit = Limit.TIME
     except KeyboardInterrupt:
         limit = Limit.INTERRUPT
-    if limit is not None and state.best is None:
-        # Better than nothing, for a little more time; a second Ctrl-C does without.
-        with suppress(KeyboardInterrupt):
-            state.best = linear_plan(problem, reduced, Stopwatch(_LAST_RESORT_S))
+    if limit is Limit.TIME and state.best is None:
+        # Better than nothing, for a little more time.
+        state.best = linear_plan(problem, reduced, Clock(_LAST_RESORT_S))
     ideals = None if table is None else len(table)
     stats = Stats("dp", clock.seconds, ideals=ideals, notes=reduced.notes)
     if limit is None and (table is None or state.infeasible):
@@ -92,7 +89,7 @@ def _infeasible(problem: Problem, table: IdealTable | None, stats: Stats, clock:
         return (None if table is None else smallest_memory_bytes(free, table)), True
 
     try:
-        explanation, smallest = explain(problem, feasible, least_memory, Stopwatch(None))
+        explanation, smallest = explain(problem, feasible, least_memory, Clock(None))
     except (OutOfTimeError, KeyboardInterrupt):
         explanation, smallest = "no plan exists; why was not found out in time", None
     return Outcome(

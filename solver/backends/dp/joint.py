@@ -19,9 +19,9 @@ import numpy.typing as npt
 from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
-from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.pairs import Pairs
 from pipeplan.solver.backends.dp.pareto import minimal
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.geometry import Layout, StageGeometry
 from pipeplan.solver.ideals import IdealTable
 

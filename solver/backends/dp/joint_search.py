@@ -5,16 +5,17 @@ a plan moves the lower end. The search ends when no plan is strictly better than
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pipeplan.core.check import block_sizes, violations
+from pipeplan.core.check import block_sizes
 from pipeplan.core.cost import Evaluation, evaluate
 from pipeplan.core.errors import BackendBugError
-from pipeplan.core.plan import Plan, joint_plan
+from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import JointSearch, Target
 from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.clock import Clock
+from pipeplan.solver.first_plans import first_plans
 from pipeplan.solver.geometry import Layout
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Progress, ProgressEvent
@@ -89,12 +90,19 @@ class _Driver:
         return plan, price
 
     def report(self, state: JointState) -> None:
+        """Tell of a state whose bound is one of the objective."""
         if self.progress is not None:
-            self.progress(
-                ProgressEvent(
-                    state.best_ms if state.best is not None else None, state.bound_ms or None
-                )
-            )
+            plan = state.best
+            price = None if plan is None else evaluate(self.problem, plan).objective_ms
+            self.progress(ProgressEvent(price, state.bound_ms or None, plan=plan))
+
+    def report_period(self, state: JointState) -> None:
+        """Tell of a state whose bound is one of the period."""
+        bound = state.bound_ms
+        if self.problem.synchronous:
+            assert self.problem.micro_batches is not None
+            bound = self.total_ms + (self.problem.micro_batches - 1) * bound
+        self.report(replace(state, bound_ms=bound))
 
 
 def _prefer(a: tuple[Plan, float], b: tuple[Plan, float]) -> bool:
@@ -156,7 +164,7 @@ def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) 
         else:
             state.bound_ms = target
             step *= 2
-        driver.report(state)
+        driver.report_period(state)
     hinted = not strict
     while not state.meets(gap) and state.bound_ms < state.best_ms:
         ratio = state.best_ms / state.bound_ms if state.bound_ms > 0 else math.inf
@@ -176,19 +184,15 @@ def _period(driver: _Driver, state: JointState, gap: float, overhead_ms: float) 
             state.bound_ms = state.best_ms
         else:
             state.bound_ms = target
-        driver.report(state)
+        driver.report_period(state)
 
 
 def _start(driver: _Driver, state: JointState) -> None:
-    """The plans anyone could write down, where they are valid, as first upper ends."""
-    problem = driver.problem
-    everything = tuple(range(len(problem.graph)))
-    for width in (problem.cluster.devices, 1):
-        plan = joint_plan(problem.cluster, ((everything, width),))
-        if not violations(problem, plan):
-            period = evaluate(problem, plan).period_ms
-            if period < state.best_ms:
-                state.best, state.best_ms = plan, period
+    """The plans anyone could write down as first upper ends."""
+    for plan in first_plans(driver.problem):
+        period = evaluate(driver.problem, plan).period_ms
+        if period < state.best_ms:
+            state.best, state.best_ms = plan, period
 
 
 def _batch(driver: _Driver, state: JointState, gap: float) -> None:

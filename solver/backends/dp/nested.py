@@ -6,10 +6,10 @@ from pipeplan.core.errors import ProblemError, TooLargeError
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import NestedStage, nested_plan
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import MOST_BYTES
 from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
 from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.explain import does_not_fit, would_do
 from pipeplan.solver.ideals import IdealTable
 from pipeplan.solver.outcome import Outcome

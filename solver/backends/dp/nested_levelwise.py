@@ -20,10 +20,10 @@ from pipeplan.core.cost import baselines
 from pipeplan.core.plan import NestedStage
 from pipeplan.core.problem import Constraints, Problem
 from pipeplan.core.schedule import in_flight
-from pipeplan.solver.backends.dp.clock import Clock
 from pipeplan.solver.backends.dp.joint import peak_of
 from pipeplan.solver.backends.dp.minmax import min_over_middle
 from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.ideals import IdealTable
 
 __all__ = ["LevelwiseTables", "PeakRule", "PeriodRule", "Rule"]

@@ -12,10 +12,10 @@ from typing import Final
 from pipeplan.core.cost import evaluate
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.clock import Clock, OutOfTimeError
 from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
 from pipeplan.solver.backends.dp.pairs import usable
 from pipeplan.solver.cells import Crossing
+from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.ideals import table_of
 from pipeplan.solver.neighbours import Neighbours
 from pipeplan.solver.reduce import ReducedGraph

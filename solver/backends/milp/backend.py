@@ -19,7 +19,8 @@ from pipeplan.solver.backends.interruptible import run_interruptible
 from pipeplan.solver.backends.milp.constraints import Constraints
 from pipeplan.solver.backends.milp.objective import JointObjective, NestedObjective, Objective
 from pipeplan.solver.backends.milp.variables import Variable, Variables
-from pipeplan.solver.layout_search import Finding, Task, longest_ms, search_layouts
+from pipeplan.solver.bounds import longest_ms
+from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import MilpSolver, SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
 from pipeplan.solver.reduce import ReducedGraph
@@ -30,8 +31,11 @@ _MOST_BINARIES: Final = 30_000
 """Blocks times positions beyond which a model is too large to say anything within minutes."""
 _MOST_BLOCKS: Final = 2_000
 _MOST_ARCS: Final = 1_000
-_TOLERANCE: Final = 2e-6
-"""Relative error of objectives and bounds: rows hold to 1e-9, integers to 1e-6, of a T near 1."""
+_TOLERANCES: Final[dict[MilpSolver, float]] = {"highs": 2e-6, "gscip": 2e-6, "cpsat": 2e-5}
+"""Relative error of objectives and bounds: rows hold to 1e-9, integers to 1e-6, of a T near 1; and
+CP-SAT rounds every row to integers."""
+_GRID: Final = 1e7
+"""Steps of CP-SAT for a unit of what is no integer: by default it takes whole numbers alone."""
 _SOLVERS: Final = {
     "highs": mathopt.SolverType.HIGHS,
     "gscip": mathopt.SolverType.GSCIP,
@@ -130,19 +134,21 @@ class MilpEngine:
             return None, answer.infeasible
         plan = built.variables.plan(answer.values)
         peak = max(x.peak_bytes for x in stage_memory(task.reduced.problem, plan))
-        return peak, answer.optimal
+        # On CP-SAT's grid the smallest is not told from what is nearly as small.
+        return peak, answer.optimal and task.options.milp_solver != "cpsat"
 
     def _finding(self, built: _Built, answer: _Answer, task: Task) -> Finding:
         assert built.objective is not None
         unit = built.objective.unit_ms
+        tolerance = _TOLERANCES[task.options.milp_solver]
         claimed = None if answer.values is None else answer.objective * unit
         bound = task.upper_ms if answer.infeasible else answer.bound * unit
         return Finding(
             complete=answer.optimal or answer.infeasible,
             plan=None if answer.values is None else built.variables.plan(answer.values),
             claimed_ms=claimed,
-            bound_ms=max(task.lower_ms, bound * (1 - _TOLERANCE)),
-            tolerance=3 * _TOLERANCE,
+            bound_ms=max(task.lower_ms, bound * (1 - tolerance)),
+            tolerance=3 * tolerance,
             interrupted=answer.interrupted,
             **_size(built),
         )
@@ -164,10 +170,11 @@ def _timed(task: Task) -> _Built | None:
     further = (problem.micro_batches or 1) - 1
     batch = problem.synchronous and problem.scope == "joint"
     total = problem.graph.total_compute_ms
-    spare = 1 + (_TOLERANCE if task.hint is not None else -_TOLERANCE)
+    tolerance = _TOLERANCES[task.options.milp_solver]
+    spare = 1 + (tolerance if task.hint is not None else -tolerance)
     lower, upper = task.lower_ms, task.upper_ms * spare
     if batch:
-        lower = total / problem.cluster.devices * (1 - _TOLERANCE)
+        lower = total / problem.cluster.devices * (1 - tolerance)
         upper = (upper - total) / further if further else longest_ms(problem)
     if upper < lower:
         return None
@@ -200,22 +207,26 @@ def _size(built: _Built) -> dict[str, int]:
 def _parameters(task: Task, solver: MilpSolver) -> mathopt.SolveParameters:
     options = task.options
     parameters = mathopt.SolveParameters(enable_output=False)
+    gap = max(options.gap, _TOLERANCES[solver] / 4)
     if task.seconds is not None:
         parameters.time_limit = timedelta(seconds=max(0.05, task.seconds))
     if solver == "highs":
         # HiGHS refuses the common fields for threads and seed.
         parameters.highs.int_options["threads"] = options.workers
         parameters.highs.int_options["random_seed"] = options.seed
-        parameters.highs.double_options["mip_rel_gap"] = max(options.gap, _TOLERANCE / 4)
+        parameters.highs.double_options["mip_rel_gap"] = gap
         parameters.highs.double_options["mip_feasibility_tolerance"] = 1e-9
         parameters.highs.double_options["primal_feasibility_tolerance"] = 1e-9
     else:
         parameters.threads = 1 if solver == "gscip" else options.workers
         parameters.random_seed = options.seed
-        parameters.relative_gap_tolerance = max(options.gap, _TOLERANCE / 4)
+        parameters.relative_gap_tolerance = gap
     if solver == "cpsat":
         # The same unsound presolve as in the cpsat backend.
         parameters.cp_sat.presolve_inclusion_work_limit = 0
+        parameters.cp_sat.mip_var_scaling = _GRID
+        parameters.cp_sat.mip_max_bound = 100 * _GRID
+        parameters.cp_sat.absolute_gap_limit = 0.0
     return parameters
 
 

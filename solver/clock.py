@@ -1,11 +1,15 @@
-"""Time left of a limit, and fair shares of it."""
+"""Time left of a limit, fair shares of it, and the end of a search when it is over."""
 
 import time
 
-__all__ = ["Stopwatch"]
+__all__ = ["Clock", "OutOfTimeError"]
 
 
-class Stopwatch:
+class OutOfTimeError(Exception):
+    """Raised inside a search and caught by its backend; never seen outside."""
+
+
+class Clock:
     """Seconds since it was made, and what is left of a limit (None: no limit)."""
 
     def __init__(self, limit_s: float | None) -> None:
@@ -30,4 +34,9 @@ class Stopwatch:
     @property
     def over(self) -> bool:
         """Whether nothing is left."""
-        return self._limit_s is not None and self.seconds >= self._limit_s
+        return self.used(1.0)
+
+    def check(self) -> None:
+        """Raise OutOfTimeError past the limit: whoever may work for long asks now and then."""
+        if self.over:
+            raise OutOfTimeError
