@@ -16,6 +16,7 @@ from pipeplan.solver.result import SolveResult
 
 __all__ = ["solve"]
 
+_FEW_IDEALS: Final = 30_000
 _SAMPLE_S: Final = 60.0
 """What a search for a better first plan may take where no limit is set."""
 
@@ -62,12 +63,18 @@ def _outcome(
 
         return solve_milp(problem, options, progress)
     from pipeplan.solver.backends.dp.backend import solve_dp
+    from pipeplan.solver.ideals import MAX_IDEALS
 
     if backend == "dp":
         return solve_dp(problem, options, progress)
     watch = Clock(options.time_limit_s)
+    # From some tens of thousands of ideals on, a sample of them, the relaxation and a small model
+    # are sooner done. Of memory and batches the relaxation knows less: there the dp goes on.
+    plain = problem.scope == "joint" and not problem.synchronous
+    few = plain and problem.cluster.memory_bytes is None
+    most = _FEW_IDEALS if few else MAX_IDEALS
     try:
-        return solve_dp(problem, options, progress)
+        return solve_dp(problem, options, progress, most_ideals=most)
     except ProblemError as refusal:
         # Too many ideals, or a demand that the dp does not know.
         return _beyond_dp(problem, options, progress, watch, refusal)

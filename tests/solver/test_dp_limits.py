@@ -83,7 +83,7 @@ def test_a_limit_on_ideals_is_said_with_its_count(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         backend,
         "enumerate_ideals",
-        lambda reduced, **rest: enumerate_ideals(reduced, limit=1000, **rest),
+        lambda reduced, **rest: enumerate_ideals(reduced, **{**rest, "limit": 1000}),
     )
     problem = Problem(graph, Cluster.of([2], [1e9]))
     with pytest.raises(TooLargeError, match=r"counted \d+ before stopping.*cpsat"):

@@ -11,7 +11,7 @@ from pipeplan.solver.backends.dp.pairs import usable
 from pipeplan.solver.bounds import floor_ms
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
-from pipeplan.solver.ideals import IdealTable, enumerate_ideals
+from pipeplan.solver.ideals import MAX_IDEALS, IdealTable, enumerate_ideals
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress
@@ -29,10 +29,16 @@ _HINT_FROM: Final = 2000
 """Ideals beyond which a plan along a line is worth its second: it saves most of the search."""
 
 
-def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None = None) -> Outcome:
+def solve_dp(
+    problem: Problem,
+    options: SolveOptions,
+    progress: Progress | None = None,
+    *,
+    most_ideals: int = MAX_IDEALS,
+) -> Outcome:
     """Solve by dynamic programming over ideals.
 
-    Raises TooLargeError where the graph has more ideals than `solver.ideals.MAX_IDEALS`.
+    Raises TooLargeError where the graph has more than `most_ideals` of them.
     """
     clock = Clock(options.time_limit_s)
     reduced = reduce_graph(problem)
@@ -42,7 +48,7 @@ def solve_dp(problem: Problem, options: SolveOptions, progress: Progress | None 
     try:
         if problem.cost_model == "pipedream":
             return solve_nested(problem, None, clock)
-        table = usable(problem, enumerate_ideals(reduced, pause=clock.check))
+        table = usable(problem, enumerate_ideals(reduced, limit=most_ideals, pause=clock.check))
         if table is not None and problem.scope == "nested":
             return solve_nested(problem, table, clock)
         if table is not None:
