@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,7 @@ from pipeplan.core.textfile import write_text
 from pipeplan.core.units import format_ms
 from pipeplan.solver.options import BackendName
 from pipeplan.validation.sensitivity import (
+    Stretch,
     Sweep,
     current_value,
     parse_axis,
@@ -27,6 +29,9 @@ from pipeplan.validation.sensitivity import (
 from pipeplan.validation.sensitivity_svg import sweep_svg
 
 __all__ = ["run_sweeps"]
+
+_FORM: Final = "layers:replicas of each stage"
+_PLAN: Final = f"best plan ({_FORM})"
 
 
 def run_sweeps(
@@ -66,32 +71,62 @@ def _page(problem: Problem, found: Sweep, now: float | None) -> Iterator[Rendera
         here = found.around(now)
         if here is not None and here.plan is not None:
             yield Text(f"Now {show_value(axis, now)}: {_tolerance(found, now)}")
-    table = Table(box=None, pad_edge=False)
-    for column in ("from", "to", "objective", "bound"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("best plan (layers:replicas of each stage)")
-    by_value = {point.value: point for point in found.points}
-    for stretch in found.stretches:
-        ends = (by_value[stretch.low], by_value[stretch.high])
-        mark = " <- now" if now is not None and stretch.low <= now <= stretch.high else ""
-        words = (
-            ends[0].status.value if stretch.plan is None else plan_words(found.plans[stretch.plan])
-        )
-        table.add_row(
-            show_value(axis, stretch.low),
-            show_value(axis, stretch.high),
-            _between([x.objective_ms for x in ends]),
-            _between([x.bound_ms for x in ends]),
-            words + mark,
-        )
-    yield Padding(table, (0, 0, 0, 2))
+    yield Padding(_Stretches(found, now), (0, 0, 0, 2))
     yield Text()
+
+
+class _Stretches:
+    """One row a stretch of the axis that one plan is best on; the plans below, where they do not
+    fit beside it."""
+
+    def __init__(self, found: Sweep, now: float | None) -> None:
+        self.found = found
+        self.now = now
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbound = options.update_width(10**6)
+        beside = self._table([self._words(x) for x in self.found.stretches], _PLAN)
+        if Measurement.get(console, unbound, beside).maximum <= options.max_width:
+            yield beside
+            return
+        numbers = [
+            self._words(x) if x.plan is None else str(x.plan + 1) for x in self.found.stretches
+        ]
+        yield self._table(numbers, "plan")
+        yield Text()
+        yield Text(f"Plans ({_FORM}):")
+        for number, plan in enumerate(self.found.plans, 1):
+            yield Text(f"{number}: {plan_words(plan)}")
+
+    def _words(self, stretch: Stretch) -> str:
+        if stretch.plan is not None:
+            return plan_words(self.found.plans[stretch.plan])
+        return next(x.status.value for x in self.found.points if x.value == stretch.low)
+
+    def _table(self, plans: Sequence[str], heading: str) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for column in ("from", "to", "objective", "bound"):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(heading, no_wrap=True)
+        axis = self.found.axis.name
+        by_value = {point.value: point for point in self.found.points}
+        for stretch, plan in zip(self.found.stretches, plans, strict=True):
+            ends = (by_value[stretch.low], by_value[stretch.high])
+            here = self.now is not None and stretch.low <= self.now <= stretch.high
+            table.add_row(
+                show_value(axis, stretch.low),
+                show_value(axis, stretch.high),
+                _between([x.objective_ms for x in ends]),
+                _between([x.bound_ms for x in ends]),
+                plan + (" <- now" if here else ""),
+            )
+        return table
 
 
 def _between(times: Sequence[float | None]) -> str:
     """The times at both ends of a stretch, once where they are the same."""
     shown = list(dict.fromkeys("-" if x is None else format_ms(x) for x in times))
-    return " to ".join(shown)
+    return " to ".join([*(x.removesuffix(" ms") for x in shown[:-1]), shown[-1]])
 
 
 def _tolerance(found: Sweep, now: float) -> str:

@@ -59,7 +59,7 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
             faster = replace(level, bandwidth_bytes_per_s=rate)
             levels = (*cluster.levels[: number - 1], faster, *cluster.levels[number:])
             yield (
-                f"twice the bandwidth of {_ports(cluster, number)} ({format_rate(rate)})",
+                f"{_ports(number)} twice as fast ({_named(cluster, number, rate)})",
                 replace(problem, cluster=replace(cluster, levels=levels)),
             )
     if cluster.duplex == "half":
@@ -77,9 +77,13 @@ def _changes(problem: Problem) -> Iterator[tuple[str, Problem]]:
         )
 
 
-def _ports(cluster: Cluster, level: int) -> str:
-    name = {1: "the GPUs' ports", 2: "the servers' network ports"}.get(level, "the groups' ports")
-    return f"level {level}, {name}" if len(cluster.levels) > 1 else name
+def _ports(level: int) -> str:
+    return {1: "GPUs' ports", 2: "servers' ports"}.get(level, "groups' ports")
+
+
+def _named(cluster: Cluster, level: int, rate: float) -> str:
+    at = format_rate(rate)
+    return f"level {level}, {at}" if len(cluster.levels) > 1 else at
 
 
 def _scaled(graph: LayerGraph, factor: float) -> LayerGraph:

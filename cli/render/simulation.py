@@ -1,8 +1,9 @@
 """A simulation on the terminal: verdict, how stages spend their time, the busiest ports."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -32,7 +33,7 @@ def simulation_page(result: Simulation, verdict: Sequence[str]) -> Iterator[Rend
     yield Text()
     over = "the batch" if result.batch_ms is not None else "the steady part"
     yield Text(f"How GPUs spend {over}, and the most that one of each stage held", style="bold")
-    yield Padding(_stages(result), (0, 0, 0, 2))
+    yield Padding(_Stages(result), (0, 0, 0, 2))
     if result.ports:
         yield Text()
         yield Text("The busiest ports", style="bold")
@@ -43,23 +44,45 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _stages(result: Simulation) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("stage", "GPUs", "forward", "backward", "all-reduce", "bubble"):
-        table.add_column(name, justify="right")
-    for name in ("in flight", "versions", "queued", "memory"):
-        table.add_column(name, justify="right")
-    for s, share in enumerate(result.stages):
-        table.add_row(
-            str(s),
-            str(result.pipeline.plan.stages[s].replicas),
-            *map(_percent, (share.forward, share.backward, share.sync, share.bubble)),
-            str(share.peak_in_flight),
-            str(share.peak_versions),
-            str(share.peak_waiting),
-            format_bytes(share.peak_bytes),
-        )
-    return table
+_HEADINGS: Final = (
+    ("stage", "stage"),
+    ("GPUs", "GPUs"),
+    ("forward", "for-\nward"),
+    ("backward", "back-\nward"),
+    ("all-reduce", "all-\nreduce"),
+    ("bubble", "bubble"),
+    ("in flight", "in\nflight"),
+    ("versions", "ver-\nsions"),
+    ("queued", "queued"),
+    ("memory", "memory"),
+)
+"""Of the table of stages: where there is room, and where there is not."""
+_ROOMY: Final = 96
+"""Columns of a terminal from which there is room."""
+
+
+class _Stages:
+    """How the GPUs of each stage spend their time, and what they held."""
+
+    def __init__(self, result: Simulation) -> None:
+        self.result = result
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        roomy = options.max_width >= _ROOMY
+        table = Table(box=None, pad_edge=False, padding=(0, 1) if roomy else (0, 1, 0, 0))
+        for wide, narrow in _HEADINGS:
+            table.add_column(wide if roomy else narrow, justify="right", no_wrap=True)
+        for s, share in enumerate(self.result.stages):
+            table.add_row(
+                str(s),
+                str(self.result.pipeline.plan.stages[s].replicas),
+                *map(_percent, (share.forward, share.backward, share.sync, share.bubble)),
+                str(share.peak_in_flight),
+                str(share.peak_versions),
+                str(share.peak_waiting),
+                format_bytes(share.peak_bytes),
+            )
+        yield table
 
 
 def _ports(result: Simulation) -> Table:

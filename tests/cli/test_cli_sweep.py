@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from typer.testing import CliRunner
 
 from pipeplan.cli.app import app
@@ -23,6 +24,20 @@ def test_a_sweep_says_which_plan_where(tmp_path: Path) -> None:
     assert "Now 4 GB/s: the same plan from" in out
     assert "<- now" in out
     ElementTree.fromstring(plot.read_text())
+
+
+@pytest.mark.parametrize(("columns", "below"), [(80, True), (200, False)])
+def test_plans_stand_below_the_table_where_they_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, columns: int, below: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out = run("--sweep", "bandwidth=0.1..100GB/s:4")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= columns
+    assert "\u2026" not in out
+    assert ("Plans (layers:replicas of each stage):" in out) is below
+    # Each plan is written whole, as `evaluate` takes it.
+    assert "0-5:1 6-21:1" in out
 
 
 def test_sweeps_as_json() -> None:
