@@ -39,7 +39,8 @@ def steady(
     the later half, in whole cycles where it holds one.
 
     `alongside_ms` are series of events that come as often as completions: they must repeat with the
-    same constant. Completions that repeat while all-reduces fall behind will not do so for ever.
+    same constant, and the slowest average counts. Completions that come while all-reduces fall
+    behind will not do so for ever.
     """
     count = len(completions_ms)
     last = count - 1
@@ -50,11 +51,22 @@ def steady(
         gap_ms = float(completions_ms[last] - completions_ms[last - length])
         if all(_repeats(x, length, gap_ms, slack_ms) for x in (completions_ms, *alongside_ms)):
             return Steady(gap_ms / length, last - length, last, True)
-    span = last - count // 2
-    if span >= cycle:
-        span -= span % cycle
-    period = float(completions_ms[last] - completions_ms[last - span]) / span
-    return Steady(period, last - span, last, False)
+    # What falls behind sets the pace in the end, when it may fall behind no further.
+    series = [completions_ms, *(x for x in alongside_ms if len(x) > 3)]
+    return Steady(
+        max(_average_ms(x, cycle) for x in series), last - _half(count, cycle), last, False
+    )
+
+
+def _half(count: int, cycle: int) -> int:
+    """Events of the later half, in whole cycles where it holds one."""
+    span = count - 1 - count // 2
+    return span - span % cycle if span >= cycle else span
+
+
+def _average_ms(times_ms: NDArray[np.float64], cycle: int) -> float:
+    span = _half(len(times_ms), cycle)
+    return float(times_ms[-1] - times_ms[-1 - span]) / span
 
 
 def _repeats(times_ms: NDArray[np.float64], length: int, gap_ms: float, slack_ms: float) -> bool:
