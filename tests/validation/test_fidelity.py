@@ -54,4 +54,5 @@ def test_the_page_claims_no_simulation_below_its_prediction() -> None:
     rows = [x.split("|") for x in table_lines(PAGE, COMMAND) if x.startswith("| ")]
     shown = [x[7].strip() for x in rows if x[7].strip().endswith("%")]
     assert len(shown) >= 12
-    assert all(float(x.removesuffix("%")) >= 0 for x in shown)
+    # As `Row.below` has it: an average of a run that does not repeat itself may be 0.1 % off.
+    assert all(float(x.removesuffix("%")) >= -0.1 for x in shown)
