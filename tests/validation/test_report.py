@@ -416,6 +416,9 @@ def test_a_plan_of_many_stages_stays_readable(browser: Any, tmp_path: Path, shot
         assert browser.run("return document.querySelectorAll('#stage-table tbody tr').length") == 64
         assert browser.run("return document.querySelectorAll('.scroll.more').length") >= 3
         assert browser.run("return document.querySelectorAll('#why-list li').length") < 8
+        words = browser.run("return document.body.innerText")
+        assert "1 layer (0)" in words
+        assert not re.search(r"\b1 (?:layers|ranks|workers|stages)\b", words)
         assert browser.complaints() == []
 
 

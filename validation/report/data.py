@@ -134,7 +134,7 @@ def _stages(file: PlanFile, result: Simulation) -> list[dict[str, Any]]:
             {
                 "first": ids[0],
                 "last": ids[-1],
-                "indices": f"{stage.layers[0]}-{stage.layers[-1]}" if run else None,
+                "indices": _ranges(stage.layers) if run else None,
                 "layers": len(ids),
                 "replicas": stage.replicas,
                 "ranks": _ranges(stage.ranks),

@@ -368,7 +368,7 @@
       c.lineTo(X(x), Y(y + h + 16));
       c.stroke();
       c.setLineDash([]);
-      if ((h + 74) * k < 24) continue; // rows so close that labels would cover them
+      if ((h + 74) * k < 40) continue; // rows so close that labels would cover them
       const label = `stage ${s} \u2192 ${s + 1}: ${bytes(size)}`;
       c.font = "600 12px system-ui, sans-serif";
       const w = c.measureText(label).width + 12, px = Math.max(2, Math.min(X(x) - w / 2, v.width - w - 2)), py = Math.max(2, Y(y - 16) - 20);
@@ -551,7 +551,7 @@
   save("save-profile", "profile.json", `${JSON.stringify(D.plan.profile, null, 1)}\n`);
   save("save-cluster", "cluster.toml", D.cluster_toml);
   save("save-plan", "plan.json", `${JSON.stringify(D.plan, null, 1)}\n`);
-  const inputs = [["Question", D.question], ["Profile digest", D.plan.profile_digest], ["Backend", `${D.plan.backend || "none"}, seed ${D.plan.seed}, ${D.plan.workers} workers`], ["Status", D.status], ["pipeplan", D.version || "unknown"]];
+  const inputs = [["Question", D.question], ["Profile digest", D.plan.profile_digest], ["Backend", `${D.plan.backend || "none"}, seed ${D.plan.seed}, ${D.plan.workers} ${D.plan.workers === 1 ? "worker" : "workers"}`], ["Status", D.status], ["pipeplan", D.version || "unknown"]];
   for (const [key, value] of Object.entries(D.plan.profile.metadata || {})) {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     inputs.push([`Profile: ${key}`, text.length > 240 ? `${text.slice(0, 240)}\u2026 (in profile.json)` : text]);
