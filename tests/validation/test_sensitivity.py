@@ -81,7 +81,7 @@ def test_axes_that_are_none(text: str, words: str) -> None:
 
 
 def test_a_level_that_the_cluster_lacks_is_named(problem: Problem) -> None:
-    with pytest.raises(PipeplanError, match="bandwidth2: the cluster has 1 level$"):
+    with pytest.raises(PipeplanError, match=r"bandwidth2: the cluster has 1 level$"):
         with_value(problem, "bandwidth2", 1e9)
 
 
