@@ -15,13 +15,18 @@ T = TypeVar("T")
 
 
 def run_interruptible(
-    work: Callable[[], T], stop: Callable[[], None], *, patience_s: float
+    work: Callable[[], T],
+    stop: Callable[[], None],
+    *,
+    patience_s: float,
+    limit_s: float | None = None,
 ) -> tuple[T | None, bool]:
     """What `work` returns, and whether Ctrl-C stopped it.
 
-    On Ctrl-C `stop` is called, again and again, for one that has not started yet hears nothing. A
-    solver that does not listen for `patience_s` is left behind (its thread ends with the process),
-    and the result is None. Exceptions of `work` are raised here.
+    On Ctrl-C `stop` is called, again and again, for one that has not started yet hears nothing; so
+    it is for one that is still at work `patience_s` after its own limit of `limit_s`. A solver that
+    does not listen for `patience_s` is left behind (its thread ends with the process), and the
+    result is None. Exceptions of `work` are raised here.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -33,17 +38,18 @@ def run_interruptible(
             errors.append(error)
 
     thread = threading.Thread(target=body, name=_NAME, daemon=True)
+    late = Clock(None if limit_s is None else limit_s + patience_s)
     interrupted = False
     try:
         thread.start()
-        while thread.is_alive():
+        while thread.is_alive() and not late.over:
             thread.join(_POLL_S)
     except KeyboardInterrupt:
         interrupted = True
-        patience = Clock(patience_s)
-        while thread.is_alive() and not patience.over:
-            stop()
-            thread.join(_POLL_S)
+    patience = Clock(patience_s)
+    while thread.is_alive() and not patience.over:
+        stop()
+        thread.join(_POLL_S)
     if errors:
         raise errors[0]
     return (results[0] if results else None), interrupted

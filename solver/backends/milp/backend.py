@@ -19,6 +19,7 @@ from pipeplan.solver.backends.interruptible import run_interruptible
 from pipeplan.solver.backends.milp.constraints import Constraints
 from pipeplan.solver.backends.milp.objective import JointObjective, NestedObjective, Objective
 from pipeplan.solver.backends.milp.variables import Variable, Variables
+from pipeplan.solver.backends.stdout_aside import stdout_aside
 from pipeplan.solver.bounds import longest_ms
 from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import MilpSolver, SolveOptions
@@ -239,17 +240,20 @@ def _run(built: _Built, task: Task, *, hint: Plan | None) -> _Answer:
         model_parameters.solution_hints.append(mathopt.SolutionHint(variable_values=values))
     interrupter = SolveInterrupter()
     try:
-        result, interrupted = run_interruptible(
-            lambda: mathopt.solve(
-                built.model,
-                _SOLVERS[solver],
-                params=_parameters(task, solver),
-                model_params=model_parameters,
-                interrupter=interrupter,
-            ),
-            interrupter.interrupt,
-            patience_s=1.0,  # HiGHS does not listen
-        )
+        with stdout_aside():
+            result, interrupted = run_interruptible(
+                lambda: mathopt.solve(
+                    built.model,
+                    _SOLVERS[solver],
+                    params=_parameters(task, solver),
+                    model_params=model_parameters,
+                    interrupter=interrupter,
+                ),
+                interrupter.interrupt,
+                # HiGHS does not listen, and looks at the clock only between its phases.
+                patience_s=1.0,
+                limit_s=task.seconds,
+            )
     except (AttributeError, ValueError, RuntimeError) as error:
         # OR-Tools 9.15 hides the status of such an error behind an AttributeError (#4606).
         raise BackendUnavailableError(
@@ -257,7 +261,7 @@ def _run(built: _Built, task: Task, *, hint: Plan | None) -> _Answer:
             f"{', '.join(_SOLVERS)}"
         ) from error
     if result is None:
-        return _Answer(None, math.inf, -math.inf, False, False, interrupted=True)
+        return _Answer(None, math.inf, -math.inf, False, False, interrupted=interrupted)
     return _answer(result, solver, interrupted=interrupted)
 
 
