@@ -1,6 +1,7 @@
 """The command that writes the measured tables of docs/fidelity.md."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     names = ["sleep", *ZOO_SIZES] if asked.only is None else asked.only.split(",")
     found: list[Row] = []
+    others = os.getloadavg()[0]
     try:
         if asked.write is not None:
             table_lines(
@@ -43,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"predicted {row.floor_ms:.2f} ms",
                 file=sys.stderr,
             )
-        lines = tables(found, _WITHIN)
+        lines = [
+            f"When these runs began, other work loaded the machine's {os.cpu_count()} cores by "
+            f"{others:.1f}.",
+            *tables(found, _WITHIN),
+        ]
         if asked.write is None:
             print("\n".join(lines))
         else:
