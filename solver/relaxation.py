@@ -32,8 +32,10 @@ MOST_BLOCKS: Final = 4_000
 _SLACK: Final = 1e-9
 _PRECISION: Final = 1e-4
 """To which the bound with shared ports is found, relative."""
-_PAIRS: Final = 1e7
+_PAIRS: Final = 2e7
 """Pairs of cells, over all arcs, that are looked at: 160 MB, and a few seconds."""
+_MOST_SHARED: Final = 500
+"""Arcs up to which the load of shared ports is worth a dozen passes over them."""
 _MOST_CELLS: Final = 20_000
 _CELLS_A_BLOCK: Final = 8
 """Finer cells than so many for each block tell hardly more: sums of few blocks are far apart."""
@@ -102,7 +104,9 @@ class _Passes:
         self.compute = np.array(reduced.compute_ms)
         self.weights = np.array(reduced.parameter_bytes, dtype=np.float64)
         self.total = float(self.compute.sum())
-        self.cells = cells_of(reduced, _MOST_CELLS, self._finest_ms())
+        finest_ms = self._finest_ms()
+        breaks = math.ceil(self.total / finest_ms) if finest_ms > 0 else 1
+        self.cells = cells_of(reduced, max(2, breaks), finest_ms)
         self.crossing = crossing.of(self.cells)
         self.window = [self._window(p) for p in range(layout.size + 1)]
         self.cost = {a: self._cost(a) for a in layout.leaves}
@@ -115,9 +119,10 @@ class _Passes:
         """Width of cells for which the pairs of all arcs are about as many as can be afforded."""
         spare = self.layout.size * self.layout.copies * self.upper - self.total
         spare = min(max(spare, self.total * 1e-3), self.total)
-        cells = math.sqrt(_PAIRS / max(1, len(self.layout.leaves)))
+        # Breakpoints and the even grid between them make up to twice as many.
+        cells = math.sqrt(_PAIRS / max(1, len(self.layout.leaves))) / 2
         most = min(_MOST_CELLS, _CELLS_A_BLOCK * len(self.compute))
-        return max(spare / max(cells, 8.0), self.total / most)
+        return max(spare / max(cells, 4.0), self.total / most)
 
     def _window(self, p: int) -> slice:
         """Cells in which the cut before position p may lie."""
@@ -132,7 +137,7 @@ class _Passes:
         """Every stage alone, then the ports that several share, one level after the other."""
         bound, kept, starts = self._alone()
         for load in self._shared(kept):
-            if not kept:
+            if not kept or len(kept) > _MOST_SHARED:
                 break
             bound = self._raised(load, bound)
             kept, seen = load.used(self.upper)
