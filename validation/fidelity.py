@@ -16,7 +16,7 @@ from pipeplan.models.formats import read_profile
 from pipeplan.models.profiles import packaged_names
 from pipeplan.solver.api import solve
 from pipeplan.solver.options import SolveOptions
-from pipeplan.validation.page_table import replace_table
+from pipeplan.validation.page_table import replace_table, table_lines
 from pipeplan.validation.simulation import SimulationOptions, enough_in_flight, simulate
 from pipeplan.validation.suite import scheduled_problems
 
@@ -128,6 +128,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = packaged_names() if asked.only is None else tuple(asked.only.split(","))
     found: list[Row] = []
     try:
+        # An hour of searches later would be late to learn of a wrong page or name.
+        if asked.write is not None:
+            table_lines(asked.write, COMMAND)
+        for name in names:
+            read_profile(name)
         for row in rows(names, asked.time_limit):
             found.append(row)
             print(f"{row.profile}, {row.cluster}, {row.schedule}", file=sys.stderr)

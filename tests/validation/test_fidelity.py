@@ -37,7 +37,7 @@ def test_rows_and_summary_as_markdown() -> None:
 
 
 def test_one_command_replaces_the_table_of_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "fidelity.md"
     page.write_text(PAGE.read_text())
@@ -46,8 +46,28 @@ def test_one_command_replaces_the_table_of_a_page(
     text = page.read_text()
     assert text.count("| resnet18 | 4 GPUs, 10 GB/s |") == 3
     assert text.splitlines()[0] == PAGE.read_text().splitlines()[0]
-    assert main(["--only", "resnet18", "--write", str(tmp_path / "none.md")]) == 2
-    assert "no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "resnet18", "--write", "none.md"], "no such file"),
+        (["--only", "resnet18", "--write", "page.md"], "there is no table between"),
+        (["--only", "resnet18,nosuch"], "'nosuch'"),
+    ],
+)
+def test_bad_input_ends_with_2_before_anything_is_solved(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "page.md").write_text("no table\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeplan.validation.fidelity.solve", None)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_page_claims_no_simulation_below_its_prediction() -> None:

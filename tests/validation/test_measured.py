@@ -114,6 +114,16 @@ def test_bad_input_ends_with_2_before_anything_runs(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["x", "1.5", "0"])
+def test_counts_that_are_none_are_named(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--steps", text])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "not a whole number" in said or "1 to 10000" in said
+    assert "_count" not in said
+
+
 @pytest.fixture
 def fake_runs(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
     """Periods in ms of the steps of runs to come, which are not started."""

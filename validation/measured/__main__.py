@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from pipeplan.core.errors import PipeplanError
+from pipeplan.core.errors import PipeplanError, shown
 from pipeplan.validation.measured.cases import ZOO_SIZES, Case, sleeping_cases, zoo_cases
 from pipeplan.validation.measured.runs import Row, measure
 from pipeplan.validation.measured.table import tables
@@ -71,7 +71,10 @@ def _cases(names: Sequence[str], micro_batches: int) -> Iterator[Case]:
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a whole number: {shown(text)}") from None
     if not 1 <= number <= 10_000:
         raise argparse.ArgumentTypeError("1 to 10000 make sense")
     return number
