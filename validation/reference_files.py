@@ -105,6 +105,8 @@ def read_references(path: Path) -> ReferenceFile:
         if top.text("schema") != REFERENCE_SCHEMA:
             top.fail(f"this version reads schema {REFERENCE_SCHEMA!r}", top.text("schema"))
         records = tuple(_record(x) for x in top.objects("records"))
+        if not records:  # Comparing with nothing would look like agreement.
+            top.fail("records is empty", [])
         return ReferenceFile(top.text("instance"), top.text("profile_digest"), records)
     except ReferenceError as error:
         if error.path is not None:

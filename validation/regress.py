@@ -20,7 +20,7 @@ from pipeplan.models.formats import read_profile
 from pipeplan.solver.options import BackendName
 from pipeplan.solver.result import SolveResult, Status
 from pipeplan.validation.comparison import Find
-from pipeplan.validation.reference_files import Record, ReferenceFile, plan_digest
+from pipeplan.validation.reference_files import Record, ReferenceError, ReferenceFile, plan_digest
 from pipeplan.validation.suite import reference_problems
 
 __all__ = [
@@ -73,7 +73,10 @@ def regress(
     backends: Sequence[BackendName],
     find: Find,
 ) -> Iterator[Finding]:
-    """Check every record with what `find` answers; yields as it goes."""
+    """Check every record with what `find` answers; yields as it goes.
+
+    Raises ReferenceError where a record's question is none, naming file and record.
+    """
     for path, file in files:
         graph = read_profile(_source(path, file.instance)).graph
         if graph.digest != file.profile_digest:
@@ -85,8 +88,11 @@ def regress(
                 f"the profile is {graph.digest}, recorded were answers for {file.profile_digest}",
             )
             continue
-        for record in file.records:
-            problem = problem_from_dict(dict(record.question), graph)
+        for number, record in enumerate(file.records):
+            try:
+                problem = problem_from_dict(dict(record.question), graph)
+            except PipeplanError as error:
+                raise ReferenceError(f"records[{number}]: {error}", path=path) from None
             for backend in backends:
                 yield _checked(file.instance, problem, record, backend, find)
 

@@ -135,14 +135,17 @@ def _references(
     if not place.is_dir():
         raise PipeplanError(f"{place} is not a folder of references")
     paths = [x for x in sorted(place.glob("*.json")) if not only or x.stem in only]
-    outputs = (place / PIPEDREAM_RECORDS).is_file()
-    if not paths and not outputs:
-        named = f" of {', '.join(only)}" if only else ""
+    originals = []
+    if (place / PIPEDREAM_RECORDS).is_file():
+        originals = list(read_pipedream_records(place, only))
+    names = {path.stem for path in paths} | {Path(x.instance).name for _, x in originals}
+    missing = [x for x in only if x not in names and f"{x}.graph.txt" not in names]
+    if missing or not names:
+        named = f" of {', '.join(missing)}" if missing else ""
         raise PipeplanError(f"{place} holds no references{named}")
     for path in paths:
         yield path, read_references(path)
-    if outputs:
-        yield from read_pipedream_records(place, only)
+    yield from originals
 
 
 def _print(finding: "Finding") -> None:

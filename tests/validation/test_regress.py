@@ -310,6 +310,11 @@ def test_counts_are_given_for_each_backend(folder: Path, monkeypatch: pytest.Mon
             '"records": [{"status": "SURE", "tolerance": 0}]}',
             "status is none of",
         ),
+        (
+            '{"schema": "pipeplan.references/1", "instance": "x", "profile_digest": "", '
+            '"records": []}',
+            "records is empty",
+        ),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
@@ -322,12 +327,22 @@ def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
     assert str(path) in out.replace("\n", "")
 
 
+def test_a_question_that_is_none_is_named_with_its_file(folder: Path) -> None:
+    changed(folder, question={})
+    code, out = run(folder, "--backends", "dp")
+    assert code == 2
+    said = out.replace("\n", "")
+    assert f"{folder / f'{SMALL}.json'}: records[0]: " in said
+    assert "scope is missing" in said
+
+
 def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
     for arguments, words in (
         ([tmp_path], "holds no references"),
         ([tmp_path / "nowhere"], "is not a folder"),
         (["--backends", "magic"], "no backend 'magic'"),
         (["--only", "nothing"], "holds no references of nothing"),
+        (["--only", "alexnet,nothing"], "holds no references of nothing"),
         (["--update", "--only", "nothing"], "no packaged profile 'nothing'"),
     ):
         code, out = run(*arguments)
