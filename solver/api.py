@@ -41,9 +41,20 @@ def solve(
         best.start()
         outcome = best.completed(_outcome(problem, backend, options or SolveOptions(), best.note))
         return judge(problem, outcome, known_ms=best.objective_ms)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError) as end:
+        if not _interrupted(end):
+            raise
         # A backend answers for itself where it can; this is for everything around and between.
         return judge(problem, best.stopped(backend, watch.seconds))
+
+
+def _interrupted(end: BaseException) -> bool:
+    """Whether Ctrl-C is behind it: an extension module that it hits while it is loaded makes an
+    ImportError of it."""
+    cause: BaseException | None = end
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _outcome(

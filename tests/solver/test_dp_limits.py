@@ -1,5 +1,8 @@
 """What the dp says when it is stopped, and when demands contradict each other."""
 
+from collections.abc import Callable
+from typing import NoReturn
+
 import pytest
 
 from pipeplan.core.cluster import Cluster
@@ -156,3 +159,25 @@ def test_ctrl_c_at_any_time_leaves_a_plan(
         (Status.OPTIMAL, None),
     )
     assert checks or found.status is Status.FEASIBLE
+
+
+def loading(cause: BaseException | None) -> Callable[..., NoReturn]:
+    """As pybind11 has it: whatever ends the loading of an extension module is its ImportError."""
+
+    def fails(*_: object) -> NoReturn:
+        raise ImportError("initialization failed") from cause
+
+    return fails
+
+
+def test_ctrl_c_while_a_solver_is_loaded_gives_the_first_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = Problem(chain(4), Cluster.of((2,), (1e9,)))
+    monkeypatch.setattr(api, "_outcome", loading(KeyboardInterrupt()))
+    found = api.solve(problem, "cpsat")
+    assert (found.status, found.limit) == (Status.FEASIBLE, Limit.INTERRUPT)
+    assert found.plan is not None
+    monkeypatch.setattr(api, "_outcome", loading(None))
+    with pytest.raises(ImportError, match="initialization"):
+        api.solve(problem, "cpsat")
