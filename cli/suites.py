@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from pipeplan.cli.errors import complain
-from pipeplan.cli.inputs import loaded, loaded_graph
+from pipeplan.cli.inputs import loaded_graph
 from pipeplan.cli.question import Question
-from pipeplan.core.errors import ProblemError, ProfileError, shown
+from pipeplan.core.cluster import Cluster
+from pipeplan.core.errors import PipeplanError, ProblemError, ProfileError, shown
 from pipeplan.core.graph import LayerGraph
+from pipeplan.core.problem import Problem
 from pipeplan.models.profiles import packaged_names
 from pipeplan.validation.comparison import Instance
 from pipeplan.validation.suite import CLUSTERS, NamedCluster, named
@@ -33,18 +35,35 @@ def asked_instances(
             raise ProblemError(
                 "which PROFILE? Name files or packaged profiles (pipeplan profiles), or a --suite"
             )
-        problems = [(profile, loaded(profile, question)) for profile in profiles]
-        return [Instance(name, named(x.cluster).name, x) for name, x in problems]
+        cluster = question.described_cluster()
+        place = named(cluster).name
+        _warn(question)
+        return [
+            Instance(name, place, _posed(question, name, loaded_graph(name), cluster))
+            for name in profiles
+        ]
     if profiles:
         raise ProblemError(f"--suite names the profiles: leave out {shown(profiles[0])}")
     clusters = _clusters(question)
-    for warning in question.warnings():
-        complain(f"warning: {warning}")
+    _warn(question)
     return [
-        Instance(name, place.name, question.problem(graph, place.cluster))
+        Instance(name, place.name, _posed(question, name, graph, place.cluster))
         for name, graph in _graphs(suite)
         for place in clusters
     ]
+
+
+def _warn(question: Question) -> None:
+    for warning in question.warnings():
+        complain(f"warning: {warning}")
+
+
+def _posed(question: Question, name: str, graph: LayerGraph, cluster: Cluster) -> Problem:
+    """The question about one of many; what is wrong with it is told with the profile's name."""
+    try:
+        return question.problem(graph, cluster)
+    except PipeplanError as error:
+        raise PipeplanError(f"{name}: {error}") from None
 
 
 def _clusters(question: Question) -> list[NamedCluster]:

@@ -259,6 +259,8 @@ def test_what_makes_no_sense(run: Run, folder: Path, tmp_path: Path) -> None:
         (("--suite", "nowhere"), "there is no suite 'nowhere': it is packaged, or a folder"),
         (("--suite", empty), "is a profile"),
         (("--suite", folder, "-n", 4), "-b is missing"),
+        (("--suite", "packaged", "--force-cut", "fc", "-n", 2, "-b", 1e9), "alexnet: 'fc' is no"),
+        (("resnet18", "vgg16", "--pin", "conv1:0", "-n", 2, "-b", 1e9), "vgg16: 'conv1' is no"),
         (("--suite", folder, "--json", "--markdown"), "give one of them"),
         (("--suite", folder, "--backends", "dp,dp"), "name each backend once"),
         (("--suite", folder, "--backends", "magic"), "no backend 'magic'"),
