@@ -107,7 +107,11 @@ def read_references(path: Path) -> ReferenceFile:
         records = tuple(_record(x) for x in top.objects("records"))
         if not records:  # Comparing with nothing would look like agreement.
             top.fail("records is empty", [])
-        return ReferenceFile(top.text("instance"), top.text("profile_digest"), records)
+        instance = top.text("instance")
+        if instance in ("", ".", "..") or "/" in instance or "\\" in instance:
+            # A profile beside the file, or a packaged one: a reference file reads nothing else.
+            top.fail("instance is no plain name of a profile", instance)
+        return ReferenceFile(instance, top.text("profile_digest"), records)
     except ReferenceError as error:
         if error.path is not None:
             raise

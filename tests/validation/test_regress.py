@@ -315,6 +315,12 @@ def test_counts_are_given_for_each_backend(folder: Path, monkeypatch: pytest.Mon
             '"records": []}',
             "records is empty",
         ),
+        (
+            '{"schema": "pipeplan.references/1", "instance": "../../etc/passwd", '
+            '"profile_digest": "", "records": [{"status": "INFEASIBLE", "tolerance": 0, '
+            '"question": {}, "source": "", "date": ""}]}',
+            "no plain name of a profile",
+        ),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
