@@ -85,9 +85,9 @@ def _outcome(
     few = plain and problem.cluster.memory_bytes is None
     most = _FEW_IDEALS if few else MAX_IDEALS
     try:
-        return solve_dp(problem, options, progress, most_ideals=most)
+        return solve_dp(problem, options, progress, most_ideals=most, alone=False)
     except ProblemError as refusal:
-        # Too many ideals, or a demand that the dp does not know.
+        # Too many ideals to list, or a demand that the dp does not know.
         return _beyond_dp(problem, options, progress, watch, refusal)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["CellSums", "Cells", "Crossing", "cell_sums", "cells_of", "closure_sums"]
@@ -84,27 +85,29 @@ class CellSums:
     crossing: Floats
 
 
-def cell_sums(reduced: ReducedGraph, most: int) -> CellSums:
-    """All that is sure of cuts in at most so many cells (and two)."""
+def cell_sums(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> CellSums:
+    """All that is sure of cuts in at most so many cells (and two). `pause` is called now and then
+    and may raise."""
     cells = cells_of(reduced, most)
     every = slice(0, len(cells))
     return CellSums(
         cells,
         cells.compute_ms(np.array(reduced.compute_ms), every, every),
         cells.pairs(np.array(reduced.parameter_bytes, dtype=np.float64), every, every),
-        _least_crossing(reduced, cells)[0],
+        _least_crossing(reduced, cells, pause)[0],
     )
 
 
 class Crossing:
     """The least that crosses a cut of any interval of compute, from minimum cuts in some cells.
 
-    `ideals` are those cuts, each by its blocks as bits, ascending in compute.
+    `ideals` are those cuts, each by its blocks as bits, ascending in compute. `pause` is called now
+    and then while they are looked for, and may raise.
     """
 
-    def __init__(self, reduced: ReducedGraph, most: int) -> None:
+    def __init__(self, reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> None:
         self._cells = cells_of(reduced, most)
-        self._bytes, self.ideals = _least_crossing(reduced, self._cells)
+        self._bytes, self.ideals = _least_crossing(reduced, self._cells, pause)
 
     def of(self, cells: Cells) -> Floats:
         """Lower bounds in bytes for other cells of the same graph."""
@@ -170,7 +173,9 @@ def closure_sums(sets: Sequence[int], values: Floats) -> Floats:
     return out
 
 
-def _least_crossing(reduced: ReducedGraph, cells: Cells) -> tuple[Floats, tuple[int, ...]]:
+def _least_crossing(
+    reduced: ReducedGraph, cells: Cells, pause: Pause
+) -> tuple[Floats, tuple[int, ...]]:
     """The least that crosses any cut of each cell: what surely crosses, and a minimum cut over the
     blocks that are not sure. Second, the different minimum cuts by their blocks as bits."""
     size = len(cells)
@@ -187,6 +192,7 @@ def _least_crossing(reduced: ReducedGraph, cells: Cells) -> tuple[Floats, tuple[
     out = surely.cumsum()[:-1]
     ideals: dict[int, None] = {}
     for i in range(1, size - 1):
+        pause()
         free = np.flatnonzero((cells.first_in > i) & (cells.last_out < i)).tolist()
         if len(free) > _MOST_FREE:
             continue

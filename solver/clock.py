@@ -1,8 +1,16 @@
 """Time left of a limit, fair shares of it, and the end of a search when it is over."""
 
 import time
+from collections.abc import Callable
 
-__all__ = ["Clock", "OutOfTimeError"]
+__all__ = ["Clock", "OutOfTimeError", "Pause", "unhurried"]
+
+Pause = Callable[[], None]
+"""Called now and then by whoever works for long; it may raise, to end that (`Clock.check`)."""
+
+
+def unhurried() -> None:
+    """The pause of those who have all the time."""
 
 
 class OutOfTimeError(Exception):

@@ -5,7 +5,7 @@ no ideal separates them. Times are integer ticks, so that sums do not depend on 
 are exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.errors import TooLargeError
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["MAX_IDEALS", "TICKS", "IdealTable", "enumerate_ideals", "table_of"]
@@ -24,6 +25,8 @@ MAX_IDEALS: Final = 300_000
 TICKS: Final = 2**50
 """Ticks that the whole graph's compute is divided into: rounding errs by 2**-51 per layer, and sums
 stay exact in int64 and in float64."""
+
+_PAUSE_EVERY: Final = 1000
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -98,7 +101,7 @@ class IdealTable:
 
 
 def enumerate_ideals(
-    reduced: ReducedGraph, *, limit: int = MAX_IDEALS, pause: Callable[[], None] = lambda: None
+    reduced: ReducedGraph, *, limit: int = MAX_IDEALS, pause: Pause = unhurried
 ) -> IdealTable:
     """Every ideal of the contracted graph; `pause` is called now and then and may raise.
 
@@ -114,9 +117,10 @@ def enumerate_ideals(
     found: list[int] = [0]
     frontier: dict[int, tuple[int, ...]] = {0: sources}
     while frontier:
-        pause()
         grown: dict[int, tuple[int, ...]] = {}
-        for mask, ready in frontier.items():
+        for done, (mask, ready) in enumerate(frontier.items()):
+            if not done % _PAUSE_EVERY:
+                pause()
             for b in ready:
                 bigger = mask | 1 << b
                 if bigger not in grown:
@@ -130,12 +134,14 @@ def enumerate_ideals(
                 )
         found.extend(grown)
         frontier = grown
-    return table_of(reduced, found)
+    return table_of(reduced, found, pause=pause)
 
 
-def table_of(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
+def table_of(
+    reduced: ReducedGraph, found: Sequence[int], *, pause: Pause = unhurried
+) -> IdealTable:
     """The table of some ideals, each given by its blocks as bits; the empty one and the whole graph
-    must be among them."""
+    must be among them. `pause` is called now and then and may raise."""
     count, words = len(found), max(1, -(-len(reduced) // 64))
     raw = b"".join(mask.to_bytes(words * 8, "little") for mask in found)
     masks = np.frombuffer(raw, dtype="<u8").reshape(count, words).astype(np.uint64)
@@ -144,6 +150,7 @@ def table_of(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
 
     def total(values: Sequence[int]) -> Ints:
         out = np.zeros(count, dtype=np.int64)
+        pause()
         for b, value in enumerate(values):
             if value:
                 out[inside[:, b]] += value
@@ -154,6 +161,7 @@ def table_of(reduced: ReducedGraph, found: Sequence[int]) -> IdealTable:
     ticks = total([round(x * scale) for x in reduced.compute_ms])
     cut = np.zeros(count, dtype=np.int64)
     for tensor in reduced.tensors:
+        pause()
         crosses = inside[:, tensor.producer] & ~inside[:, tensor.consumers].all(axis=1)
         cut[crosses] += tensor.bytes_
     fed = np.zeros(count, dtype=np.int64)

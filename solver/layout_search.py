@@ -6,6 +6,7 @@ proves that its layout has none. `Engine` is what a solver must be able to do fo
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +21,7 @@ from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Layout
 from pipeplan.solver.bounds import floor_ms
 from pipeplan.solver.cells import CellSums, Crossing, cell_sums
-from pipeplan.solver.clock import Clock
+from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
 from pipeplan.solver.judge import true_price_ms
 from pipeplan.solver.linear_dp import linear_plan
@@ -37,6 +38,8 @@ _SAME: Final = 1e-9
 """Relative difference below which two prices are one."""
 
 
+_PRICE_S: Final = 30.0
+"""What the model's own price of a plan may take."""
 _BUILT_PER_S: Final = 800
 """Blocks times positions of a model that can be relied on to be built in a second."""
 
@@ -45,6 +48,7 @@ _BUILT_PER_S: Final = 800
 class Task:
     """One model to solve: find a plan of a layout that costs at most `upper_ms`, the cheapest.
 
+    `clock` runs from the task's making; what is left is for building the model and solving it.
     `lower_ms` is known to bound every plan. `hint` is a plan of the layout to start from, and
     then `upper_ms` its price. `relaxation` says what plans within `upper_ms` look like; the arcs it
     rules out are barred from the layout already.
@@ -55,7 +59,7 @@ class Task:
     lower_ms: float
     upper_ms: float
     hint: Plan | None
-    seconds: float | None
+    clock: Clock
     options: SolveOptions
     relaxation: Relaxation | None = None
 
@@ -77,7 +81,10 @@ class Finding:
 
 
 class Engine(Protocol):
-    """A solver that models layouts."""
+    """A solver that models layouts.
+
+    What takes a task raises OutOfTimeError where the task's time is over before its model is built.
+    """
 
     @property
     def name(self) -> str:
@@ -90,7 +97,7 @@ class Engine(Protocol):
         """Minimise the objective within the task's bounds."""
 
     def price(self, task: Task) -> Finding:
-        """The model's own figure for the task's hint."""
+        """The model's own figure for the task's hint; complete without one where it refuses it."""
 
     def feasible(self, task: Task) -> Finding:
         """Any valid plan, whatever it costs."""
@@ -188,6 +195,8 @@ class _Search:
                 self._price()
         except KeyboardInterrupt:
             self.limit = Limit.INTERRUPT
+        except OutOfTimeError:
+            self.limit = Limit.TIME
         return self._outcome(bounds, sized=len(open_layouts) < len(layouts))
 
     def _start(self) -> None:
@@ -216,7 +225,15 @@ class _Search:
                 self.progress(ProgressEvent(self.objective, self.lower, plan=plan))
 
     def _task(self, layout: Layout, seconds: float | None, hint: Plan | None) -> Task:
-        return Task(self.reduced, layout, self.lower, self.objective, hint, seconds, self.options)
+        clock = Clock(seconds)
+        return Task(self.reduced, layout, self.lower, self.objective, hint, clock, self.options)
+
+    def _ask(self, what: Callable[[Task], Finding], task: Task) -> Finding:
+        """What an engine says of a task, nothing where the time for its model was too short."""
+        try:
+            return what(task)
+        except OutOfTimeError:
+            return Finding(complete=False, bound_ms=task.lower_ms)
 
     def _count(self, finding: Finding) -> None:
         self.variables = max(self.variables, finding.variables)
@@ -226,17 +243,18 @@ class _Search:
 
     def _first_plan(self, layouts: list[Layout], open_layouts: list[Layout]) -> Outcome | None:
         """Look for any valid plan; the outcome if there is none."""
-        unsolved = len(layouts) - len(open_layouts)
+        late = False
         for done, layout in enumerate(reversed(open_layouts)):
+            self.watch.check()
             seconds = self.watch.share(len(open_layouts) - done + 1)
-            finding = self.engine.feasible(self._task(layout, seconds, None))
+            finding = self._ask(self.engine.feasible, self._task(layout, seconds, None))
             self._count(finding)
             if finding.plan is not None:
                 self._take(finding.plan, None, 0.0)
                 return None
-            unsolved += not finding.complete
-        if unsolved:
-            self.limit = Limit.TIME if self.watch.over else Limit.SIZE
+            late |= not finding.complete
+        if late or len(open_layouts) < len(layouts):
+            self.limit = Limit.TIME if late else Limit.SIZE
             return None
         text, smallest = explain(self.problem, self._feasible, self._least_memory, self.watch)
         return Outcome(
@@ -252,7 +270,7 @@ class _Search:
         unknown = False
         for layout in layouts_of(problem):
             task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
-            finding = self.engine.feasible(task)
+            finding = self._ask(self.engine.feasible, task)
             self._count(finding)
             if finding.plan is not None:
                 return True
@@ -266,7 +284,10 @@ class _Search:
         proven = True
         for layout in layouts_of(problem):
             task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
-            found, sure = self.engine.least_memory(task)
+            try:
+                found, sure = self.engine.least_memory(task)
+            except OutOfTimeError:
+                found, sure = None, False
             proven &= sure
             if found is not None:
                 least = found if least is None else min(least, found)
@@ -320,13 +341,14 @@ class _Search:
     @cached_property
     def sums(self) -> CellSums:
         """What the relaxation of nested plans knows of cuts."""
-        return cell_sums(self.reduced, 260)
+        return cell_sums(self.reduced, 260, self.watch.check)
 
     @cached_property
     def crossing(self) -> Crossing:
         """What the relaxation of joint plans knows of cuts."""
         # Each cell costs a minimum cut in the graph: coarser where that is large.
-        return Crossing(self.reduced, max(24, min(2_000, 1_000_000 // len(self.reduced))))
+        cells = max(24, min(2_000, 1_000_000 // len(self.reduced)))
+        return Crossing(self.reduced, cells, self.watch.check)
 
     def _met(self, bound: float) -> bool:
         """Whether a bound is as high as the best plan, or as near as was asked for."""
@@ -335,7 +357,8 @@ class _Search:
     def _solve(self, task: Task, layout: Layout, bounds: dict[Layout, float]) -> bool:
         """Run one model and keep what it finds; whether its layout is done with."""
         before = self.objective
-        finding = self.engine.improve(task, self._report(bounds, layout))
+        report = self._report(bounds, layout)
+        finding = self._ask(lambda asked: self.engine.improve(asked, report), task)
         self.tolerance = max(self.tolerance, finding.tolerance)
         if finding.plan is not None:
             self._take(finding.plan, self._claim(finding, finding.plan), finding.tolerance)
@@ -369,7 +392,9 @@ class _Search:
         if problem.cost_model == "pipedream" or not further or len(self.reduced) > MOST_BLOCKS:
             return None
         if problem.scope == "nested":
-            relaxation = relax_levelwise(problem, self.sums, layout, self.objective)
+            relaxation = relax_levelwise(
+                problem, self.sums, layout, self.objective, self.watch.check
+            )
             bound = relaxation.bound_ms
         elif problem.micro_batches is None:
             relaxation = self._relaxed(layout, self.objective)
@@ -382,7 +407,9 @@ class _Search:
         return relaxation
 
     def _relaxed(self, layout: Layout, upper_ms: float) -> Relaxation:
-        return relax_joint(self.problem, self.reduced, self.crossing, layout, upper_ms)
+        return relax_joint(
+            self.problem, self.reduced, self.crossing, layout, upper_ms, self.watch.check
+        )
 
     def _own(self, layout: Layout) -> Plan | None:
         """The best plan, if it is one of this layout."""
@@ -409,20 +436,28 @@ class _Search:
         if self.plan is None or self.claimed is not None:
             return
         if self.watch.over:
-            # A model takes seconds to build; the plan stands by the price of core.cost alone.
-            self.claimed = self.objective
-            self.notes.append(f"{self.engine.name} had no time to price the plan by its own model")
+            self._leave_unpriced()
             return
         for layout in layouts_of(self.problem):
             if self._own(layout) is not None and self.engine.fits(self.reduced, layout):
-                finding = self.engine.price(self._task(layout, 30.0, self.plan))
+                left = self.watch.share(1)
+                seconds = _PRICE_S if left is None else min(_PRICE_S, left)
+                finding = self._ask(self.engine.price, self._task(layout, seconds, self.plan))
                 self._count(finding)
+                if finding.claimed_ms is None and not finding.complete:
+                    self._leave_unpriced()
+                    return
                 if finding.claimed_ms is None:
                     raise BackendBugError(
                         f"{self.engine.name} refuses a valid plan of {self.objective} ms"
                     )
                 self.claimed = finding.claimed_ms
                 self.tolerance = max(self.tolerance, finding.tolerance)
+
+    def _leave_unpriced(self) -> None:
+        """The plan stands by the price of `core.cost` alone."""
+        self.claimed = self.objective
+        self.notes.append(f"{self.engine.name} had no time to price the plan by its own model")
 
     def _stats(self) -> Stats:
         return Stats(

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
+from pipeplan.solver.clock import Pause, unhurried
 
 __all__ = ["LevelStages", "least_periods"]
 
@@ -44,11 +45,13 @@ class LevelStages:
         return out
 
 
-def least_periods(stage: list[Floats], machines: int, *, first_row: bool = False) -> list[Floats]:
+def least_periods(
+    stage: list[Floats], machines: int, *, first_row: bool = False, pause: Pause = unhurried
+) -> list[Floats]:
     """least[m-1][i][j]: the least period from cut i to cut j on at most m machines, m = 1..all.
 
     least[m] = min over m' and k of max(least[m - m'][i][k], stage[m'][k][j]); with `first_row` for
-    i = 0 alone.
+    i = 0 alone. `pause` is called now and then and may raise.
     """
     rows = slice(0, 1) if first_row else slice(None)
     out: list[Floats] = []
@@ -59,6 +62,7 @@ def least_periods(stage: list[Floats], machines: int, *, first_row: bool = False
         for last in range(1, min(m - 1, len(stage)) + 1):
             before, behind = out[m - last - 1], stage[last - 1]
             for k in range(len(behind)):
+                pause()
                 split = np.maximum(before[rows, k, None], behind[None, k, :])
                 np.minimum(best[rows], split, out=best[rows])
         out.append(best)

@@ -7,6 +7,7 @@ of compute, then again with every position near the cuts found.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from pipeplan.core.check import violations
 from pipeplan.core.cost import evaluate
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
-from pipeplan.solver.clock import Clock
+from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.line import Line, line_of, topological_orders
 from pipeplan.solver.linear_joint import joint_plans
 from pipeplan.solver.linear_nested import nested_plans
@@ -30,13 +31,14 @@ _NEAR: Final = 6
 def linear_plan(
     problem: Problem,
     reduced: ReducedGraph | None = None,
-    watch: Clock | None = None,
+    clock: Clock | None = None,
     told: Callable[[Plan], None] | None = None,
 ) -> Plan | None:
     """The best valid plan found along a few orders; None where there was none (no proof). `told`
     hears of each better one as it is found.
 
-    Once a quarter of the watch's time is gone and there is a plan, no further order is tried.
+    Once a quarter of the clock's time is gone and there is a plan, no further order is tried; once
+    all of it is gone, what was found counts.
 
     Cost model pipedream has no such plan: its states need not follow an order of the layers.
     """
@@ -44,26 +46,30 @@ def linear_plan(
         return None
     found = reduced or reduce_graph(problem)
 
+    left = clock or Clock(None)
+
     def late() -> bool:
-        return watch is not None and watch.used(0.25)
+        return left.used(0.25)
 
     def plans(asked: Problem, line: Line) -> Iterator[Plan]:
         if problem.scope == "joint":
-            return joint_plans(asked, line, late)
-        return nested_plans(asked, line)
+            return joint_plans(asked, line, late, left.check)
+        return nested_plans(asked, line, left.check)
 
     best: tuple[float, tuple[object, ...], Plan] | None = None
-    for order in topological_orders(found):
-        if best is not None and late():
-            break
-        for plan in _along(problem, line_of(found, order), plans):
-            if violations(problem, plan):
-                continue
-            candidate = (evaluate(problem, plan).objective_ms, plan.key(), plan)
-            if best is None or candidate[:2] < best[:2]:
-                best = candidate
-                if told is not None:
-                    told(plan)
+    with suppress(OutOfTimeError):
+        for order in topological_orders(found):
+            left.check()
+            if best is not None and late():
+                break
+            for plan in _along(problem, line_of(found, order), plans):
+                if violations(problem, plan):
+                    continue
+                candidate = (evaluate(problem, plan).objective_ms, plan.key(), plan)
+                if best is None or candidate[:2] < best[:2]:
+                    best = candidate
+                    if told is not None:
+                        told(plan)
     return None if best is None else best[2]
 
 

@@ -15,6 +15,7 @@ from pipeplan.core.check import block_sizes
 from pipeplan.core.plan import Plan, joint_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.line import Line
@@ -28,12 +29,15 @@ _MOST_STAGES: Final = 12
 """Most stages that the program counts where their number matters."""
 
 
-def joint_plans(problem: Problem, line: Line, late: Callable[[], bool]) -> Iterator[Plan]:
+def joint_plans(
+    problem: Problem, line: Line, late: Callable[[], bool], pause: Pause
+) -> Iterator[Plan]:
     """Candidates for each block size, numbers of ranks used and, where it matters, of stages; once
-    it is late and there is a candidate, no further one is looked for."""
+    it is late and there is a candidate, no further one is looked for. `pause` is called now and
+    then and may raise."""
     found = False
     for block in block_sizes(problem):
-        program = _Program(problem, line, block)
+        program = _Program(problem, line, block, pause)
         for ranks in program.ends():
             for stages in program.solve(ranks):
                 found = True
@@ -51,8 +55,9 @@ def joint_plans(problem: Problem, line: Line, late: Callable[[], bool]) -> Itera
 class _Program:
     """One block size along one line."""
 
-    def __init__(self, problem: Problem, line: Line, block: int) -> None:
+    def __init__(self, problem: Problem, line: Line, block: int, pause: Pause) -> None:
         self.problem = problem
+        self.pause = pause
         self.line = line
         self.block = block
         self.geometry = Geometry(problem, block)
@@ -126,6 +131,7 @@ class _Program:
                 barred |= inside if wanted != stage else (j <= at) | (at < i)
         for p in range(ranks - 1, -1, -1):
             for k in self._widths(ranks - p):
+                self.pause()
                 rest = ending if last else (best if after is None else after)[p + k]
                 if not np.isfinite(rest).any():
                     continue

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pipeplan.core.plan import NestedStage, Plan, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.level_stages import LevelStages, least_periods
 from pipeplan.solver.line import Line
 
@@ -22,15 +23,15 @@ __all__ = ["nested_plans"]
 Floats = npt.NDArray[np.float64]
 
 
-def nested_plans(problem: Problem, line: Line) -> Iterator[Plan]:
+def nested_plans(problem: Problem, line: Line, pause: Pause) -> Iterator[Plan]:
     """The best plan along a line, or, with a memory limit, one for each guess of the ranks that
-    later outer stages add to what a stage holds."""
+    later outer stages add to what a stage holds. `pause` is called now and then and may raise."""
     if problem.cluster.memory_bytes is None:
         guesses = [0]
     else:
         guesses = sorted({0, *problem.cluster.group_sizes, problem.cluster.devices * 2})
     for ranks in guesses:
-        stages = _Program(problem, line, ranks).solve()
+        stages = _Program(problem, line, ranks).solve(pause)
         if stages is not None:
             yield nested_plan(problem.cluster, stages)
 
@@ -52,14 +53,16 @@ class _Program:
         self.stage: list[list[Floats]] = []
         self.least: list[list[Floats]] = []
 
-    def solve(self) -> tuple[NestedStage, ...] | None:
+    def solve(self, pause: Pause) -> tuple[NestedStage, ...] | None:
         """The best stages of the outermost level, None where nothing fits."""
         inner: Floats = self.line.compute_ms[None, :] - self.line.compute_ms[:, None]
         levels = len(self.problem.cluster.levels)
         for level in range(1, levels + 1):
             self.stage.append(self._stages(level, inner))
             machines = self.problem.cluster.levels[level - 1].children
-            self.least.append(least_periods(self.stage[-1], machines, first_row=level == levels))
+            top = level == levels
+            least = least_periods(self.stage[-1], machines, first_row=top, pause=pause)
+            self.least.append(least)
             inner = self.least[-1][-1]
         if not np.isfinite(inner[0, -1]):
             return None

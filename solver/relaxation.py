@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout
 from pipeplan.solver.cells import Cells, Crossing, cells_of
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.reduce import ReducedGraph
@@ -55,13 +56,19 @@ class Relaxation:
 
 
 def relax_joint(
-    problem: Problem, reduced: ReducedGraph, crossing: Crossing, layout: Layout, upper_ms: float
+    problem: Problem,
+    reduced: ReducedGraph,
+    crossing: Crossing,
+    layout: Layout,
+    upper_ms: float,
+    pause: Pause = unhurried,
 ) -> Relaxation:
     """Bound the period of joint plans of a layout, and say what plans of at most `upper_ms` use.
 
-    The bound is at most `upper_ms`: what is above plays no part.
+    The bound is at most `upper_ms`: what is above plays no part. `pause` is called now and then and
+    may raise.
     """
-    return _Passes(problem, reduced, crossing, layout, upper_ms * (1 + _SLACK)).result()
+    return _Passes(problem, reduced, crossing, layout, upper_ms * (1 + _SLACK), pause).result()
 
 
 def windows_of(
@@ -96,8 +103,10 @@ class _Passes:
         crossing: Crossing,
         layout: Layout,
         upper_ms: float,
+        pause: Pause,
     ) -> None:
         self.problem = problem
+        self.pause = pause
         self.layout = layout
         self.upper = upper_ms
         self.geometry = Geometry(problem, layout.size)
@@ -164,6 +173,7 @@ class _Passes:
                 behind[p][row] = 0.0
         for p in sorted(arcs, reverse=True):
             for a in arcs[p]:
+                self.pause()
                 busiest = np.maximum(self.cost[a].busy_ms, behind[p + a.machines][None, :])
                 np.minimum(behind[p], busiest.min(axis=1), out=behind[p])
         bound = self.upper
@@ -173,6 +183,7 @@ class _Passes:
         kept: set[Arc] = set()
         for p in sorted(arcs):
             for a in arcs[p]:
+                self.pause()
                 end = p + a.machines
                 busiest = np.maximum(self.cost[a].busy_ms, before[p][:, None])
                 np.minimum(before[end], busiest.min(axis=0), out=before[end])
@@ -190,7 +201,7 @@ class _Passes:
             levels.append(None)
         for port in levels:
             costs = {a: self.cost[a] for a in self.layout.leaves if a in kept}
-            yield SharedLoad(self.geometry, costs, self.whole, port)
+            yield SharedLoad(self.geometry, costs, self.whole, port, self.pause)
 
     def _raised(self, load: SharedLoad, bound: float) -> float:
         """The bound with a shared load: the largest period that is known to be too short."""
@@ -205,6 +216,7 @@ class _Passes:
 
     def _cost(self, a: Arc) -> ArcCosts:
         """A stage for every pair of a cut before and one behind it."""
+        self.pause()
         rows, columns = self.window[a.start], self.window[a.start + a.machines]
         weights = self.cells.pairs(self.weights, rows, columns)
         entering, leaving = self.crossing[rows], self.crossing[columns]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout, Span
 from pipeplan.solver.cells import Cells, CellSums
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.level_stages import LevelStages, least_periods
 from pipeplan.solver.relaxation import Relaxation, windows_of
 
@@ -25,19 +26,27 @@ _SLACK: Final = 1e-9
 
 
 def relax_levelwise(
-    problem: Problem, sums: CellSums, layout: Layout, upper_ms: float
+    problem: Problem, sums: CellSums, layout: Layout, upper_ms: float, pause: Pause = unhurried
 ) -> Relaxation:
-    """Bound the period of nested plans, and say what plans of at most `upper_ms` use."""
+    """Bound the period of nested plans, and say what plans of at most `upper_ms` use. `pause` is
+    called now and then and may raise."""
     cells = sums.cells
     stages = LevelStages(problem, sums.weights, sums.crossing, cells.barred)
-    levels = _Levels(layout, cells, stages, sums.compute_ms)
+    levels = _Levels(layout, cells, stages, sums.compute_ms, pause)
     return levels.result(upper_ms * (1 + _SLACK))
 
 
 class _Levels:
     """Stages and least periods of every level."""
 
-    def __init__(self, layout: Layout, cells: Cells, stages: LevelStages, compute: Floats) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        cells: Cells,
+        stages: LevelStages,
+        compute: Floats,
+        pause: Pause,
+    ) -> None:
         self.layout = layout
         self.cells = cells
         self.stage: list[list[Floats]] = []
@@ -46,7 +55,7 @@ class _Levels:
         for level in range(1, layout.levels + 1):
             self.stage.append(stages.of_level(level, inner))
             machines = layout.group_sizes[level] // layout.group_sizes[level - 1]
-            self.least.append(least_periods(self.stage[-1], machines))
+            self.least.append(least_periods(self.stage[-1], machines, pause=pause))
             inner = self.least[-1][-1]
         self.kept: set[Arc] = set()
         self.starts: dict[int, Bools] = {}

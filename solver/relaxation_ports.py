@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.solver.arcs import Arc
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.geometry import Layout as Geometry
 
 __all__ = ["ArcCosts", "SharedLoad"]
@@ -61,8 +62,10 @@ class SharedLoad:
         costs: Mapping[Arc, ArcCosts],
         whole: Sequence[int],
         port: int | None,
+        pause: Pause,
     ) -> None:
         self.geometry = geometry
+        self.pause = pause
         self.costs = costs
         self.whole = whole
         """For each position the row of its window that is the whole graph, -1 if there is none."""
@@ -122,6 +125,7 @@ class SharedLoad:
                 if self.whole[p] >= 0:
                     room[self.whole[p]] = period_ms
                 for a in self.arcs.get(p, ()):
+                    self.pause()
                     step, behind = self._step(a, last), out[self._state(a)][None, :]
                     left = behind - step.added
                     if step.closes:
@@ -156,6 +160,7 @@ class SharedLoad:
                 seen = starts.get(p)
                 starts[p] = possible if seen is None else seen | possible
                 for a in self.arcs[p]:
+                    self.pause()
                     step, behind = self._step(a, last), self._state(a)
                     held = step.added + (load[:, None] if step.carried else 0.0)
                     held = np.where(load[:, None] < np.inf, held, np.inf)

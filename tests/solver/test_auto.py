@@ -18,7 +18,7 @@ from pipeplan.solver.outcome import Outcome
 def test_the_seconds_are_those_of_the_whole_search(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = cpsat.solve_cpsat
 
-    def refuses(*_: object) -> Outcome:
+    def refuses(*_: object, **__: object) -> Outcome:
         raise TooLargeError("more than 10 ideals")
 
     def instant(*asked: Any, **hints: Any) -> Outcome:

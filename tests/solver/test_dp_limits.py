@@ -14,7 +14,9 @@ from pipeplan.solver import api
 from pipeplan.solver.backends.dp import backend
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.ideals import enumerate_ideals
-from pipeplan.solver.options import SolveOptions
+from pipeplan.solver.linear_dp import linear_plan
+from pipeplan.solver.options import BackendName, SolveOptions
+from pipeplan.solver.outcome import Outcome
 from pipeplan.solver.result import Limit, Status
 
 
@@ -61,10 +63,38 @@ def test_a_stopped_nested_search_falls_back_to_a_line(monkeypatch: pytest.Monkey
     problem = Problem(
         chain(8), Cluster.of([2, 2], [1e6, 5e5]), scope="nested", cost_model="levelwise"
     )
-    stop_after(monkeypatch, 12, OutOfTimeError)
-    result = api.solve(problem, "dp")
-    assert result.status is Status.FEASIBLE
-    assert result.limit is Limit.TIME
+    best = linear_plan(problem)
+
+    def too_slow(*_: object) -> Outcome:
+        raise OutOfTimeError
+
+    monkeypatch.setattr(backend, "solve_nested", too_slow)
+    result = api.solve(problem, "dp", SolveOptions(time_limit_s=1000))
+    assert (result.status, result.limit) == (Status.FEASIBLE, Limit.TIME)
+    assert result.plan == best
+
+
+@pytest.mark.parametrize("name", ["dp", "cpsat", "milp", "exhaustive", "auto"])
+def test_without_any_time_there_is_a_plan(name: BackendName) -> None:
+    problem = Problem(random_dag(40, seed=1, sources=6), Cluster.of([4, 2], [1e9, 1e8]))
+    result = api.solve(problem, name, SolveOptions(time_limit_s=1e-6))
+    assert (result.status, result.limit) == (Status.FEASIBLE, Limit.TIME)
+    assert result.bound_ms is not None
+
+
+def test_auto_goes_on_where_ideals_cannot_be_listed_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def half_gone(self: Clock, share: float) -> bool:
+        return share == 0.5 and self.share(1) is not None
+
+    monkeypatch.setattr(Clock, "used", half_gone)
+    problem = Problem(chain(12), Cluster.of([4], [1e6]))
+    options = SolveOptions(time_limit_s=1000, workers=1)
+    assert api.solve(problem, "dp", options).stats.backend == "dp"
+    result = api.solve(problem, "auto", options)
+    assert (result.stats.backend, result.status) == ("cpsat", Status.OPTIMAL)
+    assert any("could not be listed" in note for note in result.stats.notes)
 
 
 def test_a_gap_stops_early_and_says_so() -> None:

@@ -19,8 +19,10 @@ from pipeplan.core.problem import Constraints, Problem
 from pipeplan.solver.backends.cpsat import backend
 from pipeplan.solver.backends.exhaustive import solve_exhaustive
 from pipeplan.solver.backends.milp.backend import solve_milp
+from pipeplan.solver.bounds import floor_ms
+from pipeplan.solver.clock import Clock
 from pipeplan.solver.judge import judge
-from pipeplan.solver.layout_search import Task, floor_ms, layouts_of
+from pipeplan.solver.layout_search import Task, layouts_of
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.reduce import reduce_graph
 from pipeplan.solver.result import Status
@@ -100,7 +102,9 @@ def by_models_alone_ms(asked: Problem, upper_ms: float) -> float | None:
     """The best of the models of all layouts, without any help from outside; None: no plan."""
     found = []
     for layout in layouts_of(asked):
-        task = Task(reduce_graph(asked), layout, floor_ms(asked), upper_ms, None, None, OPTIONS)
+        task = Task(
+            reduce_graph(asked), layout, floor_ms(asked), upper_ms, None, Clock(None), OPTIONS
+        )
         finding = backend.CpsatEngine().improve(task, None)
         assert finding.complete
         if finding.plan is not None:

@@ -14,7 +14,6 @@ from pipeplan.solver.backends.cpsat.objective import JointObjective, NestedObjec
 from pipeplan.solver.backends.cpsat.variables import Value, Variables
 from pipeplan.solver.backends.interruptible import run_interruptible
 from pipeplan.solver.bounds import longest_ms
-from pipeplan.solver.clock import Clock
 from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -27,6 +26,8 @@ _MOST_LITERALS: Final = 60_000
 """Blocks times positions beyond which a model is too large to say anything within minutes."""
 _MOST_BLOCKS: Final = 2_000
 _MOST_ARCS: Final = 3_000
+_LEAST_S: Final = 0.05
+"""What a solver gets where less is left: it would say nothing at all."""
 
 
 def solve_cpsat(
@@ -70,7 +71,6 @@ class CpsatEngine:
 
     def improve(self, task: Task, progress: Progress | None) -> Finding:
         """Minimise the period, or the batch time of a synchronous joint plan."""
-        watch = Clock(task.seconds)
         built = self._timed(task)
         if built is None:
             return Finding(complete=True, bound_ms=task.upper_ms)
@@ -78,10 +78,6 @@ class CpsatEngine:
             raise BackendBugError("a plan does not fit the layout that it was found for")
         solver = _solver(task)
         solver.parameters.relative_gap_limit = task.options.gap
-        left = watch.share(1)
-        if left is not None:
-            # Building a large model takes its part of the time.
-            solver.parameters.max_time_in_seconds = max(0.05, left)
         status, interrupted = _run(solver, built, task, _reporter(built, progress))
         return self._finding(built, solver, status, interrupted, task)
 
@@ -90,7 +86,7 @@ class CpsatEngine:
         built = self._timed(task)
         assert task.hint is not None
         if built is None or not built.variables.hint(task.hint):
-            return Finding(complete=False)
+            return Finding(complete=True)
         solver = _solver(task)
         solver.parameters.num_workers = 1
         solver.parameters.fix_variables_to_their_hinted_value = True
@@ -167,7 +163,7 @@ class CpsatEngine:
         self,
         built: _Built,
         solver: cp_model.CpSolver,
-        status: cp_model.CpSolverStatus,
+        status: cp_model.CpSolverStatus | None,
         interrupted: bool,
         task: Task,
     ) -> Finding:
@@ -183,8 +179,8 @@ class CpsatEngine:
         claimed = solver.objective_value * ticks.step_ms if found else None
         if status == cp_model.INFEASIBLE:
             bound = task.upper_ms - rounding - error
-        elif status == cp_model.UNKNOWN and interrupted:
-            # Stopped before it answered at all: there is no response to ask for a bound.
+        elif status is None:
+            # It did not listen and was left behind: there is no response to ask for a bound.
             bound = task.lower_ms
         else:
             bound = solver.best_objective_bound * ticks.step_ms - rounding - error
@@ -202,7 +198,7 @@ class CpsatEngine:
 
 def _built(task: Task) -> _Built:
     model = cp_model.CpModel()
-    return _Built(model, Variables(model, task.reduced, task.layout))
+    return _Built(model, Variables(model, task.reduced, task.layout, task.clock.check))
 
 
 def _size(built: _Built) -> dict[str, int]:
@@ -211,14 +207,16 @@ def _size(built: _Built) -> dict[str, int]:
 
 
 def _solver(task: Task) -> cp_model.CpSolver:
+    """A solver for what is left of the task's time, now that its model is built."""
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = task.options.workers
     parameters.random_seed = task.options.seed
     parameters.log_search_progress = task.options.log
     parameters.log_to_stdout = False
-    if task.seconds is not None:
-        parameters.max_time_in_seconds = max(0.05, task.seconds)
+    left = task.clock.share(1)
+    if left is not None:
+        parameters.max_time_in_seconds = max(_LEAST_S, left)
     # OR-Tools 9.15 calls feasible models of this form infeasible, and suboptimal solutions optimal,
     # when presolve looks for clauses that include each other (google/or-tools #5293).
     parameters.presolve_inclusion_work_limit = 0
@@ -230,7 +228,9 @@ def _run(
     built: _Built,
     task: Task,
     report: "_Reporter | None",
-) -> tuple[cp_model.CpSolverStatus, bool]:
+) -> tuple[cp_model.CpSolverStatus | None, bool]:
+    """What the solver says, None where it did not end when it was told to; and whether Ctrl-C ended
+    it."""
     if task.options.log:
         solver.log_callback = _to_stderr
     if report is not None:
@@ -238,10 +238,10 @@ def _run(
     # Its own handler would end the search on Ctrl-C and say nothing about it.
     solver.parameters.catch_sigint_signal = False
     status, interrupted = run_interruptible(
-        lambda: solver.solve(built.model, report), solver.stop_search, patience_s=10.0
+        lambda: solver.solve(built.model, report),
+        solver.stop_search,
+        patience_s=10.0,
     )
-    if status is None:
-        return cp_model.UNKNOWN, True
     if status == cp_model.MODEL_INVALID:
         raise BackendBugError(f"CP-SAT refuses the model: {built.model.validate()[:300]}")
     return status, interrupted

@@ -81,6 +81,7 @@ class Constraints:
     def prefixes_grow(self) -> None:
         """z[v,p-1] <= z[v,p]."""
         for row in self.x.placed:
+            self.x.pause()
             for earlier, later in pairwise(row):
                 self.model.add_implication(earlier, later)
 
@@ -88,12 +89,14 @@ class Constraints:
         """z[v,p] <= z[u,p] for each edge (u,v) of the transitive reduction: D_p is an ideal."""
         placed = self.x.placed
         for u, v in self.reduced.edges:
+            self.x.pause()
             for p in range(self.layout.size - 1):
                 self.model.add_implication(placed[v][p], placed[u][p])
 
     def placed_at_starts(self) -> None:
         """z[v,p] <= z[v,p-1] + start[p]: nothing is placed where no stage starts."""
         for row in self.x.placed:
+            self.x.pause()
             for p in range(1, self.layout.size):
                 self.model.add_bool_or(~row[p], row[p - 1], self.x.start[p])
 
@@ -119,6 +122,7 @@ class Constraints:
         placed = self.x.placed
         for p, literals in enumerate(self.x.crossing):
             for tensor, literal in zip(self.reduced.tensors, literals, strict=True):
+                self.x.pause()
                 made = placed[tensor.producer][p]
                 self.model.add_implication(literal, made)
                 for w in tensor.consumers:

@@ -6,6 +6,7 @@ from ortools.sat.python import cp_model
 
 from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.solver.arcs import Arc, Layout, Span
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["Linear", "Literal", "Value", "Variables"]
@@ -33,16 +34,20 @@ class Variables:
     level-1 stage starts at p. `crossing[p][i]`: tensor i crosses the cut behind position p.
     """
 
-    def __init__(self, model: cp_model.CpModel, reduced: ReducedGraph, layout: Layout) -> None:
+    def __init__(
+        self, model: cp_model.CpModel, reduced: ReducedGraph, layout: Layout, pause: Pause
+    ) -> None:
         self.model = model
+        self.pause = pause
+        """Called now and then by all who build the model; it may raise."""
         self.reduced = reduced
         self.layout = layout
         positions = range(layout.size)
         yes = model.new_constant(1)
-        self.placed: list[list[Literal]] = [
-            [*(model.new_bool_var(f"z_{v}_{p}") for p in positions[:-1]), yes]
-            for v in range(len(reduced))
-        ]
+        self.placed: list[list[Literal]] = []
+        for v in range(len(reduced)):
+            pause()
+            self.placed.append([*(model.new_bool_var(f"z_{v}_{p}") for p in positions[:-1]), yes])
         self.arc: dict[Arc, Literal] = {
             a: model.new_bool_var(f"y_{a.span.level}_{a.start}_{'x'.join(map(str, a.widths))}")
             for a in layout.arcs
@@ -56,14 +61,17 @@ class Variables:
         for leaf in layout.leaves:
             self.leaves_at[leaf.start].append(leaf)
         self.start: list[Literal] = [model.new_bool_var(f"start_{p}") for p in positions]
-        self.crossing: list[list[Literal]] = [
-            [model.new_bool_var(f"x_{p}_{i}") for i in range(len(reduced.tensors))]
-            for p in positions[:-1]
-        ]
+        self.crossing: list[list[Literal]] = []
+        for p in positions[:-1]:
+            pause()
+            self.crossing.append(
+                [model.new_bool_var(f"x_{p}_{i}") for i in range(len(reduced.tensors))]
+            )
 
     def between(self, before: int, last: int, coefficients: Sequence[int]) -> Linear:
         """Sum of coefficients over the blocks placed after position `before` (-1: from the first)
         and up to position `last`: a stage's or span's own blocks."""
+        self.pause()
         own = [(v, c) for v, c in enumerate(coefficients) if c]
         if not own:
             return 0
@@ -76,6 +84,7 @@ class Variables:
 
     def cut(self, position: int, coefficients: Sequence[int]) -> Linear:
         """Sum of coefficients over the tensors that cross behind a position (-1, last: none)."""
+        self.pause()
         if not 0 <= position < self.layout.size - 1:
             return 0
         own = [(i, c) for i, c in enumerate(coefficients) if c]

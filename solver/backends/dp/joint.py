@@ -199,9 +199,10 @@ class JointSearch:
         highs = np.where(left < 0, 0, highs)
         track = target.fewest_stages or self._counts
         for rows, nexts in chain(
-            self.pairs.local(labels.ideal, lows, highs, _CHUNK),
+            self.pairs.local(labels.ideal, lows, highs, _CHUNK, self.clock.check),
             self.pairs.across(labels.ideal, front, lows, highs, _CHUNK),
         ):
+            self.clock.check()
             grown = self._filter(labels, rows, nexts, at, k, geometry, target)
             if grown is not None:
                 yield _rows(grown, self._survivors(grown, at + k, track))

@@ -7,6 +7,7 @@ from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.backends.dp.joint import peak_of
 from pipeplan.solver.backends.dp.pairs import Pairs
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.ideals import IdealTable
 
 __all__ = ["smallest_memory_bytes"]
@@ -14,13 +15,16 @@ __all__ = ["smallest_memory_bytes"]
 _MAX_PAIRS = 2_000_000
 
 
-def smallest_memory_bytes(problem: Problem, table: IdealTable) -> int | None:
+def smallest_memory_bytes(
+    problem: Problem, table: IdealTable, pause: Pause = unhurried
+) -> int | None:
     """Least possible largest peak over ranks, in bytes; None where no plan exists even without a
     limit, or where there are too many pairs of ideals to tell quickly.
 
     Counting ranks from the end makes the in-flight number of a stage a function of its own state:
     with b ranks from here on and k replicas it holds in_flight(b, k) micro-batches. Best is indexed
-    by (stages from here on where that matters, b, ideal before).
+    by (stages from here on where that matters, b, ideal before). `pause` is called now and then and
+    may raise.
     """
     count = len(table)
     if count > 4096:
@@ -33,7 +37,7 @@ def smallest_memory_bytes(problem: Problem, table: IdealTable) -> int | None:
     best: int | None = None
     for block in block_sizes(problem):
         copies = problem.cluster.devices // block
-        found = _floor(problem, table, pairs, before, nexts, weights, block, copies)
+        found = _floor(problem, table, pairs, before, nexts, weights, block, copies, pause)
         if found is not None and (best is None or found < best):
             best = found
     return best
@@ -48,6 +52,7 @@ def _floor(
     weights: np.ndarray,
     block: int,
     copies: int,
+    pause: Pause,
 ) -> int | None:
     asked = problem.constraints
     count, whole = len(table), len(table) - 1
@@ -71,6 +76,7 @@ def _floor(
             rows = np.flatnonzero(allowed)
             for behind in range(1, block + 1):
                 for k in range(1, (1 if asked.straight else behind) + 1):
+                    pause()
                     held = in_flight(
                         problem.schedule, behind * copies, k * copies, problem.micro_batches
                     )

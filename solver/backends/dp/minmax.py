@@ -3,17 +3,26 @@
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.solver.clock import Pause, unhurried
+
 __all__ = ["min_over_middle"]
 
 Matrix = npt.NDArray[np.float64]
 
 
-def min_over_middle(first: Matrix, second: Matrix, best: Matrix, *, last: bool = False) -> None:
+def min_over_middle(
+    first: Matrix,
+    second: Matrix,
+    best: Matrix,
+    *,
+    last: bool = False,
+    pause: Pause = unhurried,
+) -> None:
     """best[i, j] = min(best[i, j], min over k of max(first[i, k], second[k, j])), in place.
 
     States are in an order in which subsets come first, so only i < k < j can be finite; entries
     that cannot matter are infinite and narrow the loop further. With `last` only the last column
-    is filled.
+    is filled. `pause` is called now and then and may raise.
     """
     rows, columns = len(first), second.shape[1]
     if rows == 1:
@@ -26,6 +35,7 @@ def min_over_middle(first: Matrix, second: Matrix, best: Matrix, *, last: bool =
     lows = np.where(given.any(axis=0), given.argmax(axis=0), columns)
     buffer = np.empty(rows * columns)
     for j in range(columns - 1 if last else 1, columns):
+        pause()
         low = int(lows[j])
         if low >= j:
             continue

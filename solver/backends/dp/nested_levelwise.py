@@ -224,7 +224,13 @@ class LevelwiseTables:
                         if rest == 0:
                             np.minimum(out[place], matrix, out=out[place])
                         else:
-                            min_over_middle(matrix, out[rest, behind], out[place], last=final)
+                            min_over_middle(
+                                matrix,
+                                out[rest, behind],
+                                out[place],
+                                last=final,
+                                pause=self.clock.check,
+                            )
         self._spans[key] = out
         return out
 

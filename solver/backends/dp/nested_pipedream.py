@@ -118,7 +118,8 @@ class PipedreamTables:
                 best = np.minimum(best, table[-1])
             for replicas in self._choices(m):
                 self.clock.check()
-                min_over_middle(table[m - replicas - 1], self._tail(level, m, replicas), best)
+                tail = self._tail(level, m, replicas)
+                min_over_middle(table[m - replicas - 1], tail, best, pause=self.clock.check)
             table.append(best)
         return table
 

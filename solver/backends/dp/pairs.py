@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.ideals import IdealTable
 
 __all__ = ["Pairs", "usable"]
@@ -110,11 +111,12 @@ class Pairs:
         return before, np.concatenate(found)
 
     def local(
-        self, ideals: Ints, lows: Ints, highs: Ints, chunk: int
+        self, ideals: Ints, lows: Ints, highs: Ints, chunk: int, pause: Pause
     ) -> Iterator[tuple[Ints, Ints]]:
         """Pairs (row of `ideals`, successor in [lows[row], highs[row])) within one segment.
 
-        `ideals` ascend, so that rows of one ideal stand together and are looked up once.
+        `ideals` ascend, so that rows of one ideal stand together and are looked up once. `pause`
+        is called now and then and may raise.
         """
         first = np.maximum(lows, ideals + 1)
         end = np.minimum(np.minimum(highs, self.segment_end[ideals]), self.stop[ideals] + 1)
@@ -124,6 +126,7 @@ class Pairs:
         for row in np.flatnonzero(first < end).tolist():
             key = (int(ideals[row]), int(first[row]), int(end[row]))
             if key != known:
+                pause()
                 known, found = key, self.supersets(*key)
             if found.size:
                 rows.append(np.full(found.size, row, dtype=np.int64))

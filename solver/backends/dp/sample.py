@@ -60,7 +60,7 @@ class _Search:
     def run(self) -> None:
         """The wide sample, then the surroundings of what was found."""
         self.clock.check()
-        self._among(Crossing(self.reduced, _CELLS).ideals, _SPREAD)
+        self._among(Crossing(self.reduced, _CELLS, self.clock.check).ideals, _SPREAD)
         while self._among(self._cuts(), _AROUND):
             pass
 
@@ -78,7 +78,7 @@ class _Search:
         for centre in centres:
             self.clock.check()
             found.update(dict.fromkeys(self.neighbours.near(centre, count, self.reach_ms)))
-        table = usable(self.problem, table_of(self.reduced, list(found)))
+        table = usable(self.problem, table_of(self.reduced, list(found), pause=self.clock.check))
         if table is None:
             return False
         before = self.price_ms

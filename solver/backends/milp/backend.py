@@ -35,6 +35,8 @@ _MOST_ARCS: Final = 1_000
 _TOLERANCES: Final[dict[MilpSolver, float]] = {"highs": 2e-6, "gscip": 2e-6, "cpsat": 2e-5}
 """Relative error of objectives and bounds: rows hold to 1e-9, integers to 1e-6, of a T near 1; and
 CP-SAT rounds every row to integers."""
+_LEAST_S: Final = 0.05
+"""What a solver gets where less is left: it would say nothing at all."""
 _GRID: Final = 1e7
 """Steps of CP-SAT for a unit of what is no integer: by default it takes whole numbers alone."""
 _SOLVERS: Final = {
@@ -108,7 +110,7 @@ class MilpEngine:
         assert task.hint is not None
         values = None if built is None else built.variables.values(task.hint)
         if built is None or values is None:
-            return Finding(complete=False)
+            return Finding(complete=True)
         _fix(values)
         return self._finding(built, _run(built, task, hint=None), task)
 
@@ -131,6 +133,8 @@ class MilpEngine:
         Constraints(built.variables).add(limit)
         built.model.minimize(limit)
         answer = _run(built, task, hint=None)
+        if answer.interrupted:
+            raise KeyboardInterrupt
         if answer.values is None:
             return None, answer.infeasible
         plan = built.variables.plan(answer.values)
@@ -162,7 +166,7 @@ def _memory(problem: Problem) -> float | None:
 
 def _built(task: Task) -> _Built:
     model = mathopt.Model(name="pipeplan")
-    return _Built(model, Variables(model, task.reduced, task.layout))
+    return _Built(model, Variables(model, task.reduced, task.layout, task.clock.check))
 
 
 def _timed(task: Task) -> _Built | None:
@@ -209,8 +213,9 @@ def _parameters(task: Task, solver: MilpSolver) -> mathopt.SolveParameters:
     options = task.options
     parameters = mathopt.SolveParameters(enable_output=False)
     gap = max(options.gap, _TOLERANCES[solver] / 4)
-    if task.seconds is not None:
-        parameters.time_limit = timedelta(seconds=max(0.05, task.seconds))
+    left = task.clock.share(1)
+    if left is not None:
+        parameters.time_limit = timedelta(seconds=max(_LEAST_S, left))
     if solver == "highs":
         # HiGHS refuses the common fields for threads and seed.
         parameters.highs.int_options["threads"] = options.workers
@@ -251,8 +256,8 @@ def _run(built: _Built, task: Task, *, hint: Plan | None) -> _Answer:
                 ),
                 interrupter.interrupt,
                 # HiGHS does not listen, and looks at the clock only between its phases.
-                patience_s=1.0,
-                limit_s=task.seconds,
+                patience_s=0.5,
+                limit_s=task.clock.share(1),
             )
     except (AttributeError, ValueError, RuntimeError) as error:
         # OR-Tools 9.15 hides the status of such an error behind an AttributeError (#4606).

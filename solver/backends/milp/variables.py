@@ -7,6 +7,7 @@ from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 from pipeplan.core.plan import NestedStage, Plan, joint_plan, nested_plan
 from pipeplan.solver.arcs import Arc, Layout, Span
+from pipeplan.solver.clock import Pause
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["Terms", "Variable", "Variables"]
@@ -26,18 +27,20 @@ class Variables:
     in units of all weights; `cut[p]` what crosses behind p, in units of the largest cut.
     """
 
-    def __init__(self, model: mathopt.Model, reduced: ReducedGraph, layout: Layout) -> None:
+    def __init__(
+        self, model: mathopt.Model, reduced: ReducedGraph, layout: Layout, pause: Pause
+    ) -> None:
         self.model = model
+        self.pause = pause
+        """Called now and then by all who build the model; it may raise."""
         self.reduced = reduced
         self.layout = layout
         positions = range(layout.size)
-        self.placed: list[list[Variable]] = [
-            [
-                *(model.add_binary_variable() for _ in positions[:-1]),
-                model.add_variable(lb=1.0, ub=1.0),
-            ]
-            for _ in range(len(reduced))
-        ]
+        self.placed: list[list[Variable]] = []
+        for _ in range(len(reduced)):
+            pause()
+            row = [model.add_binary_variable() for _ in positions[:-1]]
+            self.placed.append([*row, model.add_variable(lb=1.0, ub=1.0)])
         self.arc: dict[Arc, Variable] = {a: model.add_binary_variable() for a in layout.arcs}
         self.end: dict[tuple[Span, int], Variable] = {
             (span, p): model.add_variable(lb=0.0, ub=1.0)
@@ -48,9 +51,10 @@ class Variables:
         for leaf in layout.leaves:
             self.leaves_at[leaf.start].append(leaf)
         self.start: list[Variable] = [model.add_variable(lb=0.0, ub=1.0) for _ in positions]
-        self.crossing: list[list[Variable]] = [
-            [model.add_variable(lb=0.0, ub=1.0) for _ in reduced.tensors] for _ in positions[:-1]
-        ]
+        self.crossing: list[list[Variable]] = []
+        for _ in positions[:-1]:
+            pause()
+            self.crossing.append([model.add_variable(lb=0.0, ub=1.0) for _ in reduced.tensors])
         self.total_weights = sum(reduced.parameter_bytes)
         self.total_cut = sum(tensor.bytes_ for tensor in reduced.tensors)
         self.share: dict[Arc, Variable] = {a: model.add_variable(lb=0.0) for a in layout.arcs}
@@ -63,6 +67,7 @@ class Variables:
         self, terms: Iterable[tuple[float, Variable]], upper: float, *, equal: bool = False
     ) -> None:
         """sum of terms <= (or =) a constant."""
+        self.pause()
         lower = upper if equal else -float("inf")
         row = self.model.add_linear_constraint(lb=lower, ub=upper)
         sums: dict[Variable, float] = {}
