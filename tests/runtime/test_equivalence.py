@@ -76,7 +76,7 @@ def test_the_whole_way(name: str, tmp_path: Path) -> None:
         micro_batches=6,
         constraints=Constraints(straight=True),
     )
-    options = SolveOptions(time_limit_s=5.0, gap=0.05)
+    options = SolveOptions(time_limit_s=30.0, gap=0.05)
     result = solve(problem, "auto", options)
     plan = result.require_plan()
     assert len(plan.stages) > 1
