@@ -3,8 +3,12 @@
 best[p][i] is the least period of the rest of the pipeline when the first i cut positions and p
 ranks of the block are taken: min over j > i, k ranks of max(stage(i, j, p, k), best[p+k][j]).
 Ports that several stages share are counted for each stage alone: plans are priced properly later.
+
+Below a known objective only cuts that leave no more to either side than its ranks can do are looked
+at: rank p has a window of positions, and the tables are filled between windows.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -20,24 +24,31 @@ from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.line import Line
 
-__all__ = ["joint_plans"]
+__all__ = ["affordable_positions", "joint_plans"]
 
 Floats = npt.NDArray[np.float64]
 _ALL_WIDTHS: Final = 16
 """Replicas up to which every number is tried."""
 _MOST_STAGES: Final = 12
 """Most stages that the program counts where their number matters."""
+_SLACK: Final = 1e-9
+_FOREVER_MS: Final = 1e200
+"""Longer than any period, and still a number when multiplied by the ranks, none included."""
 
 
 def joint_plans(
-    problem: Problem, line: Line, late: Callable[[], bool], pause: Pause
+    problem: Problem,
+    line: Line,
+    late: Callable[[], bool],
+    pause: Pause,
+    upper_ms: float = math.inf,
 ) -> Iterator[Plan]:
-    """Candidates for each block size, numbers of ranks used and, where it matters, of stages; once
-    it is late and there is a candidate, no further one is looked for. `pause` is called now and
-    then and may raise."""
+    """Candidates for each block size, numbers of ranks used and, where it matters, of stages; none
+    whose objective is surely above `upper_ms`. Once it is late and there is a candidate, no further
+    one is looked for. `pause` is called now and then and may raise."""
     found = False
     for block in block_sizes(problem):
-        program = _Program(problem, line, block, pause)
+        program = _Program(problem, line, block, pause, _longest_period_ms(problem, upper_ms))
         for ranks in program.ends():
             for stages in program.solve(ranks):
                 found = True
@@ -52,29 +63,49 @@ def joint_plans(
                 return
 
 
-class _Program:
-    """One block size along one line."""
+def _longest_period_ms(problem: Problem, upper_ms: float) -> float:
+    """The longest period of plans whose objective is at most `upper_ms`."""
+    if problem.micro_batches is None:
+        return upper_ms
+    further = problem.micro_batches - 1
+    rest = upper_ms - problem.graph.total_compute_ms
+    return rest / further if further else math.inf
 
-    def __init__(self, problem: Problem, line: Line, block: int, pause: Pause) -> None:
+
+def affordable_positions(problem: Problem, upper_ms: float, pairs: float) -> int:
+    """How many cut positions of a line the program can have below a known objective, if it may look
+    at so many pairs of them: the nearer the objective is to the work of all devices shared evenly,
+    the more."""
+    devices, total = problem.cluster.devices, problem.graph.total_compute_ms
+    spare = min(devices * _longest_period_ms(problem, upper_ms) / total - 1, 1.0) if total else 1.0
+    stages = sum(len(_widths(problem, devices, free)) for free in range(1, devices + 1))
+    return int(math.sqrt(pairs / stages) / max(spare, 1e-3))
+
+
+def _widths(problem: Problem, block: int, free: int) -> list[int]:
+    """Replicas worth a try: all in small blocks, else few, whole servers, or the rest."""
+    if problem.constraints.straight:
+        return [1]
+    server = problem.cluster.devices_per_server
+    return [
+        k
+        for k in range(1, free + 1)
+        if k <= _ALL_WIDTHS or k == free or k % max(server, block // 16) == 0
+    ]
+
+
+class _Program:
+    """One block size along one line, for plans within a period."""
+
+    def __init__(
+        self, problem: Problem, line: Line, block: int, pause: Pause, period_ms: float
+    ) -> None:
         self.problem = problem
         self.pause = pause
         self.line = line
         self.block = block
+        self.period_ms = min(period_ms * (1 + _SLACK), _FOREVER_MS)
         self.geometry = Geometry(problem, block)
-        size = len(line)
-        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
-        self.barred = i >= j
-        for cut in line.forced:
-            self.barred |= (i < cut) & (cut < j)
-        self.weights = line.weights[None, :] - line.weights[:, None]
-        self.stages = JointStages(
-            problem,
-            self.geometry,
-            line.compute_ms[None, :] - line.compute_ms[:, None],
-            self.weights,
-            line.crossing,
-            line.crossing,
-        )
         asked = problem.constraints
         self.counts_stages = bool(
             asked.max_stages is not None or asked.pinned or problem.synchronous
@@ -123,38 +154,47 @@ class _Program:
         choice = np.zeros((self.block + 1, size, 2), dtype=np.int32)
         ending = np.full(size, np.inf)
         ending[-1] = 0.0
-        barred = self.barred.copy()
-        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
-        if self.counts_stages:
-            for at, wanted in self.pinned:
-                inside = (i <= at) & (at < j)
-                barred |= inside if wanted != stage else (j <= at) | (at < i)
+        windows = [self._window(p, ranks) for p in range(ranks + 1)]
         for p in range(ranks - 1, -1, -1):
-            for k in self._widths(ranks - p):
+            rows = windows[p]
+            for k in _widths(self.problem, self.block, ranks - p):
                 self.pause()
-                rest = ending if last else (best if after is None else after)[p + k]
-                if not np.isfinite(rest).any():
+                columns = windows[p + k]
+                rest = (ending if last else (best if after is None else after)[p + k])[columns]
+                if rows.start == rows.stop or not np.isfinite(rest).any():
                     continue
-                cost = np.maximum(self._stage(p, k, ranks), rest[None, :])
-                cost[barred] = np.inf
+                cost = np.maximum(self._stage(p, k, ranks, rows, columns), rest[None, :])
+                cost[self._barred(rows, columns, stage)] = np.inf
                 to = cost.argmin(axis=1)
-                value = cost[np.arange(size), to]
-                better = value < best[p]
-                best[p][better] = value[better]
-                choice[p, better, 0] = to[better]
-                choice[p, better, 1] = k
+                value = cost[np.arange(len(cost)), to]
+                better = value < best[p, rows]
+                best[p, rows][better] = value[better]
+                choice[p, rows, 0][better] = to[better] + columns.start
+                choice[p, rows, 1][better] = k
         return best, choice
 
-    def _widths(self, free: int) -> list[int]:
-        """Replicas worth a try: all in small blocks, else few, whole servers, or the rest."""
-        if self.problem.constraints.straight:
-            return [1]
-        server = self.problem.cluster.devices_per_server
-        return [
-            k
-            for k in range(1, free + 1)
-            if k <= _ALL_WIDTHS or k == free or k % max(server, self.block // 16) == 0
-        ]
+    def _window(self, p: int, ranks: int) -> slice:
+        """Positions where the cut before rank p may lie: those behind which the period leaves time
+        for the rest, and before which it leaves time for what is placed. All that is placed needs
+        no rank behind it."""
+        compute, copies = self.line.compute_ms, self.geometry.copies
+        total = float(compute[-1])
+        done = p * copies * self.period_ms
+        left = total * (1 - _SLACK) - (ranks - p) * copies * self.period_ms
+        stop = int(np.searchsorted(compute, done, side="right")) if p else 1
+        first = int(np.searchsorted(compute, left, side="left"))
+        return slice(min(first, stop), stop)
+
+    def _barred(self, rows: slice, columns: slice, stage: int) -> npt.NDArray[np.bool_]:
+        """Pairs of positions between which no stage lies, or not this one of those counted."""
+        i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(columns.start, columns.stop)
+        barred = np.asarray(i >= j)
+        for cut in self.line.forced:
+            barred |= (i < cut) & (cut < j)
+        if self.counts_stages:
+            for at, wanted in self.pinned:
+                barred |= (i <= at) & (at < j) if wanted != stage else (j <= at) | (at < i)
+        return barred
 
     def _trace(
         self, best: Floats, choices: list[npt.NDArray[np.int32]], p: int
@@ -172,22 +212,33 @@ class _Program:
             i, p = to, p + k
         yield out
 
-    def _stage(self, p: int, k: int, ranks: int) -> Floats:
-        """Busiest resource of a stage on ranks p..p+k-1 for every pair of cuts; inf where it does
-        not fit the memory."""
-        cost = self.stages.busy_ms(p, k)
-        if self.problem.cluster.memory_bytes is not None:
-            cost[self._need(p, k, ranks) > self.problem.cluster.memory_bytes] = np.inf
+    def _stage(self, p: int, k: int, ranks: int, rows: slice, columns: slice) -> Floats:
+        """Busiest resource of a stage on ranks p..p+k-1 between positions; inf where it does not
+        fit the memory."""
+        line = self.line
+        weights = line.weights[None, columns] - line.weights[rows, None]
+        stages = JointStages(
+            self.problem,
+            self.geometry,
+            line.compute_ms[None, columns] - line.compute_ms[rows, None],
+            weights,
+            line.crossing[rows],
+            line.crossing[columns],
+        )
+        cost = stages.busy_ms(p, k)
+        limit = self.problem.cluster.memory_bytes
+        if limit is not None:
+            cost[self._need(p, k, ranks, rows, columns) > limit] = np.inf
         return cost
 
-    def _need(self, p: int, k: int, ranks: int) -> Floats:
-        """Bytes of a rank for every pair of cuts (DESIGN 4.3)."""
+    def _need(self, p: int, k: int, ranks: int, rows: slice, columns: slice) -> Floats:
+        """Bytes of a rank of a stage between positions (DESIGN 4.3)."""
         problem, line, copies = self.problem, self.line, self.geometry.copies
         held = in_flight(problem.schedule, (ranks - p) * copies, k * copies, problem.micro_batches)
         versions = problem.weight_copies + (0 if problem.synchronous else held - 1)
-        kept = line.kept[None, :] - line.kept[:, None]
-        need: Floats = versions * self.weights
+        kept = line.kept[None, columns] - line.kept[rows, None]
+        need: Floats = versions * (line.weights[None, columns] - line.weights[rows, None])
         if not problem.recompute:
             return need + held * kept
-        fresh = line.inputs[None, :] - line.inputs[:, None]
-        return need + kept + held * (fresh + line.crossing[:, None])
+        fresh = line.inputs[None, columns] - line.inputs[rows, None]
+        return need + kept + held * (fresh + line.crossing[rows, None])

@@ -11,9 +11,12 @@ from pipeplan.core.cluster import Cluster
 from pipeplan.core.cost import evaluate
 from pipeplan.core.graph import Layer, LayerGraph
 from pipeplan.core.problem import Constraints, Problem
+from pipeplan.models.synthetic import transformer
 from pipeplan.solver.backends.dp.backend import solve_dp
+from pipeplan.solver.clock import unhurried
 from pipeplan.solver.line import line_of, topological_orders
 from pipeplan.solver.linear_dp import linear_plan
+from pipeplan.solver.linear_joint import affordable_positions, joint_plans
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.reduce import reduce_graph
 
@@ -50,6 +53,43 @@ def test_the_optimum_on_a_chain_with_one_level(graph: LayerGraph, rate: float, s
     assert best is not None
     found = evaluate(problem, plan).objective_ms
     assert math.isclose(found, best, rel_tol=1e-9, abs_tol=1e-12)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    CHAINS,
+    st.sampled_from([(4,), (2, 2), (3, 2)]),
+    st.sampled_from([None, 300_000]),
+    st.sampled_from([None, 1, 4]),
+)
+def test_a_known_objective_takes_no_better_plan_away(
+    graph: LayerGraph, shape: tuple[int, ...], memory: int | None, batch: int | None
+) -> None:
+    problem = Problem(
+        graph,
+        Cluster.of(shape, [1e6] * len(shape), memory_bytes=memory),
+        schedule="pipedream" if batch is None else "1f1b",
+        micro_batches=batch,
+    )
+    reduced = reduce_graph(problem)
+    line = line_of(reduced, topological_orders(reduced)[0])
+
+    def prices(upper_ms: float) -> list[float]:
+        plans = joint_plans(problem, line, lambda: False, unhurried, upper_ms)
+        return [evaluate(problem, x).objective_ms for x in plans if not violations(problem, x)]
+
+    free = prices(math.inf)
+    assert (linear_plan(problem) is None) == (not free)
+    if free:
+        assert min(prices(min(free))) == pytest.approx(min(free), rel=1e-9)
+
+
+def test_the_nearer_the_known_objective_the_finer_the_line() -> None:
+    problem = Problem(transformer(3000), Cluster.of([8, 8], [1e11, 1e10]))
+    floor = problem.graph.total_compute_ms / 64
+    counts = [affordable_positions(problem, floor * x, 1e7) for x in (2.0, 1.3, 1.05, 1.001)]
+    assert counts == sorted(counts)
+    assert counts[0] * 10 < counts[-1]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
