@@ -80,10 +80,12 @@ def searching() -> Iterator[None]:
 
 
 def leave(code: str | int | None) -> NoReturn:
-    """Exit with a code, like `sys.exit`, also past solvers that did not end when told to."""
+    """Exit with a code, like `sys.exit`, also past solvers that did not end when told to, and past
+    Python, which remembers a KeyboardInterrupt that was handled but came through an `exec` (of an
+    import, say) and then ends as if killed by it."""
     from pipeplan.solver.backends.interruptible import any_left_behind
 
-    if isinstance(code, str) or not any_left_behind():
+    if isinstance(code, str) or not (_signals.received or any_left_behind()):
         sys.exit(code)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

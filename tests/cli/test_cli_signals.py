@@ -104,6 +104,33 @@ def test_ctrl_c_in_the_search_of_the_dp(tmp_path: Path) -> None:
     assert interrupted_answer(*solve(path, "dp", called))["status"] == "FEASIBLE"
 
 
+def test_ctrl_c_that_comes_through_an_exec_changes_no_exit_code(
+    profile: Path, tmp_path: Path
+) -> None:
+    # As where it comes while a module is imported that makes dataclasses; `python -m` remembers it.
+    argv = ["pipeplan", "solve", str(profile), *QUESTION, "--backend", "cpsat"]
+    code = (
+        "import os, signal, sys\n"
+        "import pipeplan.solver.api as api\n"
+        "api._outcome = lambda *_: exec('os.kill(os.getpid(), signal.SIGINT)')\n"
+        f"sys.argv = {argv!r}\n"
+        "from pipeplan.cli.app import main\n"
+        "main()\n"
+    )
+    (tmp_path / "stopped.py").write_text(code, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "stopped"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+        check=False,
+    )
+    answer = interrupted_answer(ran.returncode, ran.stdout, ran.stderr)
+    assert answer["limit"] == "interrupt"
+
+
 @pytest.mark.parametrize(
     "moment",
     [
