@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 __all__ = ["exit_code", "leave", "searching", "take_over"]
 
 _SHOW_CURSOR: Final = b"\x1b[?25h"
+_AGAIN_S: Final = 0.05
 _DEFAULTS: Final = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -28,12 +29,14 @@ class _Signals:
         self.installed = False
         self.searching = False
         self.received: list[int] = []
+        self.usual_hook = sys.unraisablehook
 
     def install(self) -> None:
         """Handle what would end the process; what it was started to ignore stays ignored."""
         for number, default in _DEFAULTS.items():
             if signal.getsignal(number) == default:
                 signal.signal(number, self.handle)
+        self.usual_hook, sys.unraisablehook = sys.unraisablehook, self.unraisable
         self.installed = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:
@@ -43,6 +46,14 @@ class _Signals:
             _exit_at_once(exit_code())
         if self.searching:
             raise KeyboardInterrupt
+
+    def unraisable(self, what: "sys.UnraisableHookArgs") -> None:
+        """What Python cannot raise, such as in a destructor: a lost signal is sent again."""
+        if what.exc_type is KeyboardInterrupt and self.searching and self.received:
+            number = self.received.pop()
+            threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number)).start()
+        else:
+            self.usual_hook(what)
 
 
 _signals = _Signals()

@@ -131,6 +131,23 @@ def test_ctrl_c_that_comes_through_an_exec_changes_no_exit_code(
     assert answer["limit"] == "interrupt"
 
 
+def test_ctrl_c_that_a_destructor_swallows_is_heard_all_the_same(profile: Path) -> None:
+    before = (
+        "import pipeplan.solver.api as api\n"
+        "right = api._outcome\n"
+        "class Held:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "def outcome(*args):\n"
+        "    Held()\n"
+        "    return right(*args)\n"
+        "api._outcome = outcome\n"
+    )
+    code, out, err = solve(profile, "cpsat", before=before)
+    assert interrupted_answer(code, out, err)["limit"] == "interrupt"
+    assert "Exception ignored" not in err
+
+
 @pytest.mark.parametrize(
     "moment",
     [
