@@ -27,8 +27,8 @@ def asked_instances(
     """Every instance, read and posed before anything is solved.
 
     A suite is asked on the question's cluster, and where that names none, on the four of
-    `validation.suite`. Raises PipeplanError for what cannot be read or posed; files of a folder
-    that are no profiles are left out, and said.
+    `validation.suite`. Raises PipeplanError for what cannot be read or posed; what
+    of a folder is no profile is left out, and said.
     """
     if suite is None:
         if not profiles:
@@ -79,7 +79,10 @@ def _graphs(suite: str) -> list[tuple[str, LayerGraph]]:
     if not folder.is_dir():
         raise ProblemError(f"there is no suite {shown(suite)}: it is {PACKAGED}, or a folder")
     found = []
-    for path in sorted(x for x in folder.iterdir() if x.is_file()):
+    for path in sorted(folder.iterdir()):
+        if not path.is_file():
+            complain(f"left out: {path} is no file")
+            continue
         try:
             found.append((path.name, loaded_graph(str(path))))
         except ProfileError as error:

@@ -1,6 +1,6 @@
 """Questions and clusters as JSON-ready values, the way a plan file holds them."""
 
-from typing import Any
+from typing import Any, Final
 
 from pipeplan.core.cluster import Cluster, Level
 from pipeplan.core.errors import PipeplanError, PlanError
@@ -15,6 +15,28 @@ __all__ = [
     "problem_from_dict",
     "problem_to_dict",
 ]
+
+_FIELDS: Final = (
+    "scope",
+    "cost_model",
+    "schedule",
+    "micro_batches",
+    "recompute",
+    "overlap_sync",
+    "weight_copies",
+    "activation_compression_ratio",
+    "use_fewer_machines",
+    "constraints",
+    "cluster",
+)
+_CONSTRAINTS: Final = (
+    "straight",
+    "max_stages",
+    "forced_cuts",
+    "forbidden_cuts",
+    "pinned",
+    "together",
+)
 
 
 def cluster_to_dict(cluster: Cluster) -> dict[str, Any]:
@@ -37,6 +59,9 @@ def cluster_to_dict(cluster: Cluster) -> dict[str, Any]:
 def cluster_from_dict(data: Any) -> Cluster:
     """A cluster from its JSON object; raises PlanError or ClusterError."""
     entry = Reader(data, "cluster", PlanError)
+    entry.only("levels", "memory_bytes", "duplex")
+    for level in entry.objects("levels"):
+        level.only("children", "bandwidth_bytes_per_s", "latency_ms", "name")
     levels = tuple(
         Level(
             x.integer("children"),
@@ -79,6 +104,7 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
 def problem_from_dict(data: Any, graph: LayerGraph) -> Problem:
     """The question about a graph, from its JSON object; raises PlanError."""
     entry = Reader(data, "problem", PlanError)
+    entry.only(*_FIELDS)
     names: dict[str, Any] = {  # Problem checks them
         key: entry.text(key) for key in ("scope", "cost_model", "schedule")
     }
@@ -102,6 +128,8 @@ def problem_from_dict(data: Any, graph: LayerGraph) -> Problem:
 
 
 def _constraints(asked: Reader, graph: LayerGraph) -> Constraints:
+    asked.only(*_CONSTRAINTS)
+
     def groups(key: str) -> list[tuple[int, ...]]:
         out = []
         for ids in asked.items(key):

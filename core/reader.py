@@ -31,6 +31,12 @@ class Reader:
         text = None if value is _ABSENT else value if isinstance(value, str) else shown(value)
         raise self.error(f"{self.where}: {message}", text=text)
 
+    def only(self, *known: str) -> None:
+        """Fail where a field is none of these: a misspelt one would be taken as left out."""
+        for key in self.data:
+            if key not in known:
+                self.fail(f"unknown field; known are {', '.join(known)}", key)
+
     def _get(self, key: str, kinds: tuple[type, ...], what: str, default: Any) -> Any:
         value = self.data.get(key, default)
         if value is _ABSENT:

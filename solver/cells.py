@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeplan.solver.clock import Pause, unhurried
+from pipeplan.solver.peaks import Peaks
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["CellSums", "Cells", "Crossing", "cell_sums", "cells_of", "closure_sums"]
@@ -30,9 +31,10 @@ _MOST_FLOW: Final = 2**50
 
 @dataclass(frozen=True)
 class Cells:
-    """Intervals of compute, ascending; the first is the empty cut, the last the whole graph.
+    """Intervals of a measure of cuts, ascending; the first is the empty cut, the last the whole
+    graph. The measure is a sum over a cut's blocks: compute (ms) unless said otherwise.
 
-    A cut of a cell computes from `least` to `most` ms; blocks v with first_in[v] <= cell are surely
+    A cut of a cell measures from `least` to `most`; blocks v with first_in[v] <= cell are surely
     in it, those with last_out[v] >= cell surely not.
     """
 
@@ -57,8 +59,9 @@ class Cells:
         j = np.arange(columns.start, columns.stop)[None, :]
         return np.asarray((i > j) | ((i == j) & ((i == 0) | (i == last))))
 
-    def compute_ms(self, values: Floats, rows: slice, columns: slice) -> Floats:
-        """The least compute of a stage from a cut of cell i in `rows` to one of j in `columns`."""
+    def measured(self, values: Floats, rows: slice, columns: slice) -> Floats:
+        """The least measure of a stage from a cut of cell i in `rows` to one of j in `columns`;
+        `values` are the blocks' own."""
         apart = self.least[None, columns] - self.most[rows, None]
         return np.maximum(np.maximum(apart, self.pairs(values, rows, columns)), 0.0)
 
@@ -76,12 +79,13 @@ class Cells:
 
 @dataclass(frozen=True)
 class CellSums:
-    """Cells of a graph, with lower bounds: `compute_ms[i,j]` and `weights[i,j]` (bytes) of a stage
-    between cuts of cells i and j, `crossing[i]` (bytes) of a cut of cell i."""
+    """Cells of a graph, with lower bounds: `compute_ms[i,j]`, `weights[i,j]` and `kept[i,j]`
+    (bytes) of a stage between cuts of cells i and j, `crossing[i]` (bytes) of a cut of cell i."""
 
     cells: Cells
     compute_ms: Floats
     weights: Floats
+    kept: Floats
     crossing: Floats
 
 
@@ -92,10 +96,30 @@ def cell_sums(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> Cel
     every = slice(0, len(cells))
     return CellSums(
         cells,
-        cells.compute_ms(np.array(reduced.compute_ms), every, every),
+        cells.measured(np.array(reduced.compute_ms), every, every),
         cells.pairs(np.array(reduced.parameter_bytes, dtype=np.float64), every, every),
+        cells.pairs(np.array(reduced.kept_bytes, dtype=np.float64), every, every),
         _least_crossing(reduced, cells, pause)[0],
     )
+
+
+def cell_peaks(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> Peaks:
+    """The least peaks of stages between cuts of at most so many cells (and two), which here are
+    intervals of bytes: of what each micro-batch in flight adds. `pause` is called now and then and
+    may raise."""
+    problem = reduced.problem
+    weights, kept = (
+        np.array(x, dtype=np.float64) for x in (reduced.parameter_bytes, reduced.kept_bytes)
+    )
+    versions = not problem.synchronous and not problem.recompute
+    cells = cells_of(reduced, most, values=weights + kept if versions else kept)
+    every = slice(0, len(cells))
+    own = cells.pairs(weights, every, every)
+    each = cells.measured(weights + kept if versions else kept, every, every)
+    entering = (
+        _least_crossing(reduced, cells, pause)[0] if problem.recompute else np.zeros(len(cells))
+    )
+    return Peaks(problem, own, each - own if versions else each, entering[:, None], cells.barred)
 
 
 class Crossing:
@@ -122,12 +146,19 @@ class Crossing:
         return out
 
 
-def cells_of(reduced: ReducedGraph, most: int, finest_ms: float = math.inf) -> Cells:
+def cells_of(
+    reduced: ReducedGraph,
+    most: int,
+    finest: float = math.inf,
+    values: Floats | None = None,
+) -> Cells:
     """Intervals between the breakpoints at which what is sure changes, thinned out to `most`; none
-    is wider than `finest_ms`, which may make them more."""
-    values = np.asarray(reduced.compute_ms)
+    is wider than `finest`, which may make them more. `values` are the measure of each block in
+    whole numbers (None: its compute in ms)."""
+    whole = values is not None
+    values = np.asarray(reduced.compute_ms) if values is None else values
     total = float(values.sum())
-    eps = total * 1e-9
+    eps = max(0.125, total * 1e-15) if whole else total * 1e-9
     down = closure_sums(reduced.ancestors, values)
     up = closure_sums(reduced.descendants, values)
     rest = total - up
@@ -135,8 +166,8 @@ def cells_of(reduced: ReducedGraph, most: int, finest_ms: float = math.inf) -> C
     if len(breaks) > most:
         wanted = np.linspace(0.0, total, most)
         breaks = breaks[np.unique(np.searchsorted(breaks, wanted, side="right") - 1)]
-    if finest_ms < total:
-        breaks = _apart(np.concatenate((breaks, np.arange(0.0, total, finest_ms))), 4 * eps)
+    if finest < total:
+        breaks = _apart(np.concatenate((breaks, np.arange(0.0, total, finest))), 4 * eps)
     floor = np.concatenate(([0.0], breaks - 2 * eps, [total]))
     ceiling = np.concatenate(([0.0], breaks[1:] - 2 * eps, [total, total]))
     # Sure membership is monotone in the compute placed: one threshold a block.
@@ -150,6 +181,8 @@ def cells_of(reduced: ReducedGraph, most: int, finest_ms: float = math.inf) -> C
     possible = total - (out[::-1].cumsum()[::-1])
     least = np.maximum(floor, sure - eps)
     highest = np.minimum(ceiling, possible + eps)
+    if whole and eps < 0.5:
+        least, highest = np.ceil(least), np.floor(highest)
     least[0] = highest[0] = 0.0
     least[-1] = highest[-1] = total
     return Cells(np.maximum(least, 0.0), np.maximum(highest, 0.0), first_in, last_out)

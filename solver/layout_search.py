@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from pipeplan.core.check import block_sizes, violations
 from pipeplan.core.cost import evaluate
 from pipeplan.core.errors import BackendBugError, ProblemError
+from pipeplan.core.memory import stage_memory
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
@@ -24,6 +25,7 @@ from pipeplan.solver.cells import CellSums, Crossing, cell_sums
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
 from pipeplan.solver.judge import true_price_ms
+from pipeplan.solver.least_memory import least_peak_bytes, roomiest_plans
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -102,9 +104,10 @@ class Engine(Protocol):
     def feasible(self, task: Task) -> Finding:
         """Any valid plan, whatever it costs."""
 
-    def least_memory(self, task: Task) -> tuple[int | None, bool]:
+    def least_memory(self, task: Task, low: int, high: int | None) -> tuple[int | None, bool]:
         """Least device memory in bytes that any plan of the layout needs, None where there is no
-        plan; and whether that is proven."""
+        plan; and whether that is proven. None needs less than `low`, and of those that need more
+        than `high` nothing is asked."""
 
 
 def layouts_of(problem: Problem) -> list[Layout]:
@@ -244,6 +247,12 @@ class _Search:
     def _first_plan(self, layouts: list[Layout], open_layouts: list[Layout]) -> Outcome | None:
         """Look for any valid plan; the outcome if there is none."""
         late = False
+        limit = self.problem.cluster.memory_bytes
+        if limit is not None:
+            floors = self._floors(self.problem, self.reduced)
+            layouts, open_layouts = (
+                [x for x in some if floors[x] <= limit] for some in (layouts, open_layouts)
+            )
         for done, layout in enumerate(reversed(open_layouts)):
             self.watch.check()
             seconds = self.watch.share(len(open_layouts) - done + 1)
@@ -267,6 +276,8 @@ class _Search:
     def _feasible(self, problem: Problem) -> bool | None:
         """Whether a variant of the problem has any plan, None where that was not decided."""
         reduced = reduce_graph(problem)
+        if linear_plan(problem, reduced, Clock(self.watch.share(4))) is not None:
+            return True
         unknown = False
         for layout in layouts_of(problem):
             task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
@@ -277,21 +288,48 @@ class _Search:
             unknown |= not finding.complete
         return None if unknown else False
 
+    def _floors(self, problem: Problem, reduced: ReducedGraph) -> dict[Layout, float]:
+        """Bytes of device memory that every plan of a layout needs at least."""
+        floors = dict.fromkeys(layouts_of(problem), 0.0)
+        if problem.cost_model != "pipedream":
+            for layout in floors:
+                block = layout.size if problem.scope == "joint" else None
+                floors[layout] = least_peak_bytes(problem, reduced, block, self.watch.check)
+        return floors
+
     def _least_memory(self, problem: Problem) -> tuple[int | None, bool]:
         """Least device memory over all layouts, and whether it is proven."""
         reduced = reduce_graph(problem)
-        least: int | None = None
+        floors = self._floors(problem, reduced)
+        least = self._roomiest(problem, reduced, min(floors.values()))
         proven = True
-        for layout in layouts_of(problem):
-            task = replace(self._task(layout, self.watch.share(4), None), reduced=reduced)
+        ready = sorted(floors, key=lambda x: (floors[x], -x.size))
+        for done, layout in enumerate(ready):
+            if math.isinf(floors[layout]) or (least is not None and floors[layout] >= least):
+                continue
+            seconds = self.watch.share(len(ready) - done)
+            task = replace(self._task(layout, seconds, None), reduced=reduced)
             try:
-                found, sure = self.engine.least_memory(task)
+                found, sure = self.engine.least_memory(task, math.ceil(floors[layout]), least)
             except OutOfTimeError:
                 found, sure = None, False
             proven &= sure
             if found is not None:
                 least = found if least is None else min(least, found)
         return least, proven
+
+    def _roomiest(self, problem: Problem, reduced: ReducedGraph, floor: float) -> int | None:
+        """The largest peak (bytes) of the plan of least memory that is soon found, if one is."""
+        least: int | None = None
+        if problem.cost_model == "pipedream":
+            return None
+        for plan in roomiest_plans(problem, reduced, self.watch.check):
+            if not violations(problem, plan):
+                peak = max(x.peak_bytes for x in stage_memory(problem, plan))
+                least = peak if least is None else min(least, peak)
+            if (least is not None and least <= floor) or self.watch.used(0.5):
+                break
+        return least
 
     def _improve(self, open_layouts: list[Layout], bounds: dict[Layout, float]) -> None:
         """Solve the layout that promises most, until the bounds of all meet the best plan; what was

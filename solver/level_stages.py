@@ -1,5 +1,6 @@
 """What a stage of one level of a nested plan costs, as arrays over pairs of cuts (`levelwise`)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from pipeplan.core.problem import Problem
 from pipeplan.solver.clock import Pause, unhurried
 
-__all__ = ["LevelStages", "least_periods"]
+__all__ = ["LevelStages", "least_periods", "level_period_ms"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,24 +26,37 @@ class LevelStages:
     crossing: Floats
     barred: npt.NDArray[np.bool_]
 
-    def of_level(self, level: int, inner: Floats) -> list[Floats]:
+    def of_level(self, level: int, inner: Callable[[int], Floats]) -> list[Floats]:
         """stage[m-1][i][j] on m = 1..n machines (straight: 1 alone), each of which takes
-        inner[i,j] ms a micro-batch: max((inner + 4(m-1)/(m U B) W) / m, 2 O / (B m))."""
+        inner(m)[i,j] ms a micro-batch."""
         problem = self.problem
-        cluster = problem.cluster
-        tier = cluster.levels[level - 1]
-        rate, width = tier.bandwidth_bytes_per_s, cluster.group_sizes[level - 1]
-        moved = np.maximum(self.crossing[:, None], self.crossing[None, :])
+        most = 1 if problem.constraints.straight else problem.cluster.levels[level - 1].children
         out: list[Floats] = []
-        for m in range(1, (1 if problem.constraints.straight else tier.children) + 1):
-            busy = inner.copy()
-            if m > 1 and not problem.synchronous:
-                busy += self.weights * (4 * (m - 1) / (rate * m * width) * 1e3)
-            busy /= m
-            np.maximum(busy, moved * (2e3 / (rate * m * problem.compression)), out=busy)
+        for m in range(1, most + 1):
+            busy = level_period_ms(problem, level, m, inner(m), self.weights, self.crossing)
             busy[self.barred] = np.inf
             out.append(busy)
         return out
+
+
+def level_period_ms(
+    problem: Problem,
+    level: int,
+    replicas: int,
+    inner: Floats,
+    weights: Floats,
+    crossing: Floats,
+) -> Floats:
+    """Period of a stage on so many machines of a level (DESIGN 4.2), each of which takes `inner` ms
+    a micro-batch: max((inner + 4(m-1)/(m U B) W) / m, 2 O / (B m rho)) for the O at either end."""
+    cluster = problem.cluster
+    rate = cluster.levels[level - 1].bandwidth_bytes_per_s
+    busy = inner
+    if not problem.synchronous and replicas > 1:
+        width = cluster.group_sizes[level - 1]
+        busy = busy + 4 * (replicas - 1) * weights / (rate * replicas * width) * 1e3
+    moved = 2 * crossing / (rate * replicas * problem.compression) * 1e3
+    return np.maximum(np.maximum(busy / replicas, moved[:, None]), moved[None, :])
 
 
 def least_periods(

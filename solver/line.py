@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.solver.peaks import Peaks
 from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["Line", "line_of", "topological_orders"]
@@ -55,9 +56,27 @@ class Line:
             forced=tuple(keep.index(i) for i in self.forced),
         )
 
+    def peaks(self) -> Peaks:
+        """Peaks of stages between two entries, none across a forced cut."""
+        i, j = np.arange(len(self))[:, None], np.arange(len(self))[None, :]
+        barred = np.asarray(i >= j)
+        for cut in self.forced:
+            barred |= (i < cut) & (cut < j)
+        return Peaks(
+            self.reduced.problem,
+            self.weights[None, :] - self.weights[:, None],
+            self.kept[None, :] - self.kept[:, None],
+            self.inputs[None, :] - self.inputs[:, None] + self.crossing[:, None],
+            barred,
+        )
+
     def blocks(self, first: int, last: int) -> tuple[int, ...]:
         """Blocks between two entries."""
         return self.order[self.positions[first] : self.positions[last]]
+
+    def layers_between(self, first: int, last: int) -> tuple[int, ...]:
+        """Layers between two entries."""
+        return self.reduced.layers(self.blocks(first, last))
 
 
 def topological_orders(reduced: ReducedGraph) -> list[tuple[int, ...]]:

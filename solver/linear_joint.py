@@ -23,6 +23,7 @@ from pipeplan.solver.clock import Pause
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
 from pipeplan.solver.line import Line
+from pipeplan.solver.peaks import peaks_of
 
 __all__ = ["affordable_positions", "joint_plans"]
 
@@ -54,7 +55,7 @@ def joint_plans(
                 found = True
                 yield joint_plan(
                     problem.cluster,
-                    tuple((line.reduced.layers(line.blocks(i, j)), k) for i, j, k in stages),
+                    tuple((line.layers_between(i, j), k) for i, j, k in stages),
                     program.geometry.copies,
                 )
                 if late():
@@ -235,10 +236,11 @@ class _Program:
         """Bytes of a rank of a stage between positions (DESIGN 4.3)."""
         problem, line, copies = self.problem, self.line, self.geometry.copies
         held = in_flight(problem.schedule, (ranks - p) * copies, k * copies, problem.micro_batches)
-        versions = problem.weight_copies + (0 if problem.synchronous else held - 1)
-        kept = line.kept[None, columns] - line.kept[rows, None]
-        need: Floats = versions * (line.weights[None, columns] - line.weights[rows, None])
-        if not problem.recompute:
-            return need + held * kept
         fresh = line.inputs[None, columns] - line.inputs[rows, None]
-        return need + kept + held * (fresh + line.crossing[rows, None])
+        return peaks_of(
+            problem,
+            weights=line.weights[None, columns] - line.weights[rows, None],
+            kept=line.kept[None, columns] - line.kept[rows, None],
+            entering=fresh + line.crossing[rows, None],
+            held=held,
+        )

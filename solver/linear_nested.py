@@ -16,7 +16,9 @@ from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.clock import Pause
 from pipeplan.solver.level_stages import LevelStages, least_periods
+from pipeplan.solver.levelwise_tables import LevelwiseTables, PeriodRule
 from pipeplan.solver.line import Line
+from pipeplan.solver.peaks import peaks_of
 
 __all__ = ["nested_plans"]
 
@@ -24,16 +26,36 @@ Floats = npt.NDArray[np.float64]
 
 
 def nested_plans(problem: Problem, line: Line, pause: Pause) -> Iterator[Plan]:
-    """The best plan along a line, or, with a memory limit, one for each guess of the ranks that
-    later outer stages add to what a stage holds. `pause` is called now and then and may raise."""
-    if problem.cluster.memory_bytes is None:
-        guesses = [0]
-    else:
+    """The best plan along a line. With a memory limit, which takes longer, plans come before it:
+    one for each guess of the ranks that later outer stages add to what a stage holds. `pause` is
+    called now and then and may raise."""
+    limit = problem.cluster.memory_bytes
+    guesses = [0]
+    if limit is not None:
         guesses = sorted({0, *problem.cluster.group_sizes, problem.cluster.devices * 2})
     for ranks in guesses:
         stages = _Program(problem, line, ranks).solve(pause)
         if stages is not None:
             yield nested_plan(problem.cluster, stages)
+    if limit is not None:
+        stages = _within(problem, line, limit, pause)
+        if stages is not None:
+            yield nested_plan(problem.cluster, stages)
+
+
+def _within(
+    problem: Problem, line: Line, limit: int, pause: Pause
+) -> tuple[NestedStage, ...] | None:
+    """The best stages of the outermost level within a memory limit (bytes), None if there are
+    none."""
+    peaks = line.peaks()
+    compute = line.compute_ms[None, :] - line.compute_ms[:, None]
+
+    def leaf(held: int) -> Floats:
+        return np.where(peaks(held) > limit, np.inf, compute)
+
+    rule = PeriodRule(problem, leaf, peaks.weights, line.crossing)
+    return LevelwiseTables(problem, len(line), rule, line.layers_between, pause=pause).solve()[1]
 
 
 class _Program:
@@ -70,7 +92,7 @@ class _Program:
 
     def _stages(self, level: int, inner: Floats) -> list[Floats]:
         """stage[m-1][i][j] of a level; at level 1 without what is barred or does not fit."""
-        out = self.stages.of_level(level, inner)
+        out = self.stages.of_level(level, lambda _: inner)
         limit = self.problem.cluster.memory_bytes
         if level == 1:
             for m, stage in enumerate(out, 1):
@@ -102,7 +124,7 @@ class _Program:
             m, end = m - width, k
 
     def _nested(self, level: int, first: int, last: int, machines: int) -> NestedStage:
-        layers = self.line.reduced.layers(self.line.blocks(first, last))
+        layers = self.line.layers_between(first, last)
         inner = self._trace(level - 1, first, last) if level > 1 else ()
         return NestedStage(layers, machines, inner)
 
@@ -110,10 +132,11 @@ class _Program:
         """Bytes of a rank of a level-1 stage on m devices, with the assumed ranks behind."""
         problem, line = self.problem, self.line
         held = in_flight(problem.schedule, max(m, self.ranks), m, problem.micro_batches)
-        versions = problem.weight_copies + (0 if problem.synchronous else held - 1)
-        kept = line.kept[None, :] - line.kept[:, None]
-        need: Floats = versions * self.weights
-        if not problem.recompute:
-            return need + held * kept
         fresh = line.inputs[None, :] - line.inputs[:, None]
-        return need + kept + held * (fresh + line.crossing[:, None])
+        return peaks_of(
+            problem,
+            weights=self.weights,
+            kept=line.kept[None, :] - line.kept[:, None],
+            entering=fresh + line.crossing[:, None],
+            held=held,
+        )

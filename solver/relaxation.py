@@ -2,8 +2,9 @@
 
 A dynamic program over the cells of `solver.cells` bounds the period of every plan of a layout, and,
 given an upper bound, says which arcs a better plan may use and how much is placed before them. On
-chains the bound is exact but for what several levels of shared ports do together; where branches
-run in parallel it weakens with their compute.
+chains the bound is exact but for what several levels of shared ports do together, and for ranks
+behind a stage that memory would need and compute would not; where branches run in parallel it
+weakens with their compute.
 """
 
 import math
@@ -20,13 +21,15 @@ from pipeplan.solver.cells import Cells, Crossing, cells_of
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
+from pipeplan.solver.peaks import held_behind, peaks_of
 from pipeplan.solver.reduce import ReducedGraph
 from pipeplan.solver.relaxation_ports import ArcCosts, SharedLoad
 
-__all__ = ["MOST_BLOCKS", "Relaxation", "relax_joint", "windows_of"]
+__all__ = ["MOST_BLOCKS", "Relaxation", "least_behind", "relax_joint", "windows_of"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 MOST_BLOCKS: Final = 4_000
 """Beyond this many blocks their reachability is too large to sum over."""
@@ -37,6 +40,7 @@ _PAIRS: Final = 2e7
 """Pairs of cells, over all arcs, that are looked at: 160 MB, and a few seconds."""
 _MOST_SHARED: Final = 500
 """Arcs up to which the load of shared ports is worth a dozen passes over them."""
+_SHORTEST_MS: Final = 1e-200
 _MOST_CELLS: Final = 20_000
 _CELLS_A_BLOCK: Final = 8
 """Finer cells than so many for each block tell hardly more: sums of few blocks are far apart."""
@@ -88,6 +92,14 @@ def windows_of(
     return windows, placed
 
 
+def least_behind(problem: Problem, cells: Cells, upper_ms: float, copies: int = 1) -> Ints:
+    """The fewest ranks behind a cut of each cell, a multiple of `copies`: none computes for longer
+    than `upper_ms` a micro-batch."""
+    left = np.maximum(cells.most[-1] * (1 - _SLACK) - cells.most, 0.0)
+    each = np.minimum(left / max(copies * upper_ms, _SHORTEST_MS), problem.cluster.devices)
+    return np.asarray(copies * np.ceil(each).astype(np.int64))
+
+
 class _Passes:
     """The dynamic program from behind and from before.
 
@@ -112,6 +124,7 @@ class _Passes:
         self.geometry = Geometry(problem, layout.size)
         self.compute = np.array(reduced.compute_ms)
         self.weights = np.array(reduced.parameter_bytes, dtype=np.float64)
+        self.kept = np.array(reduced.kept_bytes, dtype=np.float64)
         self.total = float(self.compute.sum())
         finest_ms = self._finest_ms()
         breaks = math.ceil(self.total / finest_ms) if finest_ms > 0 else 1
@@ -223,7 +236,7 @@ class _Passes:
         stages = JointStages(
             self.problem,
             self.geometry,
-            self.cells.compute_ms(self.compute, rows, columns),
+            self.cells.measured(self.compute, rows, columns),
             weights,
             entering,
             leaving,
@@ -231,4 +244,23 @@ class _Passes:
         )
         busy = stages.busy_ms(a.start, a.machines)
         busy[self.cells.barred_in(rows, columns)] = np.inf
+        limit = self.problem.cluster.memory_bytes
+        if limit is not None:
+            need = self._need(a, weights, entering, rows, columns)
+            busy[need > limit * (1 + _SLACK)] = np.inf
         return ArcCosts(busy, weights, entering, leaving)
+
+    def _need(
+        self, a: Arc, weights: Floats, entering: Floats, rows: slice, columns: slice
+    ) -> Floats:
+        """The least bytes of a rank of a stage between two cells: what is left behind it takes at
+        least so many ranks within the upper bound."""
+        copies = self.layout.copies
+        behind = least_behind(self.problem, self.cells, self.upper, copies)[columns]
+        return peaks_of(
+            self.problem,
+            weights=weights,
+            kept=self.cells.pairs(self.kept, rows, columns),
+            entering=entering[:, None],
+            held=held_behind(self.problem, behind, a.machines * copies)[None, :],
+        )

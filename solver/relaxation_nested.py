@@ -5,6 +5,8 @@ from below. From the outermost span inwards, an arc stays if some cells on eithe
 reached within the period that its span may take.
 """
 
+from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -12,10 +14,11 @@ import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Arc, Layout, Span
-from pipeplan.solver.cells import Cells, CellSums
+from pipeplan.solver.cells import CellSums
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.level_stages import LevelStages, least_periods
-from pipeplan.solver.relaxation import Relaxation, windows_of
+from pipeplan.solver.peaks import held_behind, peaks_of
+from pipeplan.solver.relaxation import Relaxation, least_behind, windows_of
 
 __all__ = ["relax_levelwise"]
 
@@ -30,43 +33,79 @@ def relax_levelwise(
 ) -> Relaxation:
     """Bound the period of nested plans, and say what plans of at most `upper_ms` use. `pause` is
     called now and then and may raise."""
-    cells = sums.cells
-    stages = LevelStages(problem, sums.weights, sums.crossing, cells.barred)
-    levels = _Levels(layout, cells, stages, sums.compute_ms, pause)
-    return levels.result(upper_ms * (1 + _SLACK))
+    return _Levels(problem, sums, layout, upper_ms * (1 + _SLACK), pause).result()
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """By machines, from 1: a stage's period between two cells, and the least period of a pipeline
+    between them (on at most so many)."""
+
+    stage: list[Floats]
+    least: list[Floats]
 
 
 class _Levels:
-    """Stages and least periods of every level."""
+    """Stages and least periods of every level.
+
+    What a stage holds in memory depends on its replicas, so with a limit there are tables for each
+    number of them that the stages around it make; else a single one.
+    """
 
     def __init__(
         self,
+        problem: Problem,
+        sums: CellSums,
         layout: Layout,
-        cells: Cells,
-        stages: LevelStages,
-        compute: Floats,
+        upper_ms: float,
         pause: Pause,
     ) -> None:
+        self.problem = problem
+        self.sums = sums
         self.layout = layout
-        self.cells = cells
-        self.stage: list[list[Floats]] = []
-        self.least: list[list[Floats]] = []
-        inner = compute
-        for level in range(1, layout.levels + 1):
-            self.stage.append(stages.of_level(level, inner))
-            machines = layout.group_sizes[level] // layout.group_sizes[level - 1]
-            self.least.append(least_periods(self.stage[-1], machines, pause=pause))
-            inner = self.least[-1][-1]
+        self.cells = sums.cells
+        self.upper_ms = upper_ms
+        self.behind = least_behind(problem, sums.cells, upper_ms)
+        self.stages = LevelStages(problem, sums.weights, sums.crossing, sums.cells.barred)
+        self.pause = pause
+        self.tables: dict[tuple[int, int], _Tables] = {}
         self.kept: set[Arc] = set()
         self.starts: dict[int, Bools] = {}
 
-    def result(self, upper_ms: float) -> Relaxation:
+    def _within(self, level: int, around: int) -> "_Tables":
+        """Tables of a level, with so many copies of each group of it by the stages around."""
+        key = (level, around if self.problem.cluster.memory_bytes is not None else 1)
+        if key not in self.tables:
+            sizes = self.layout.group_sizes
+            stage = self.stages.of_level(level, lambda m: self._inner(level, around * m))
+            machines = sizes[level] // sizes[level - 1]
+            self.tables[key] = _Tables(stage, least_periods(stage, machines, pause=self.pause))
+        return self.tables[key]
+
+    def _inner(self, level: int, replicas: int) -> Floats:
+        """Period of one machine of a stage with so many copies of it."""
+        if level > 1:
+            return self._within(level - 1, replicas).least[-1]
+        limit = self.problem.cluster.memory_bytes
+        if limit is None:
+            return self.sums.compute_ms
+        need = peaks_of(
+            self.problem,
+            weights=self.sums.weights,
+            kept=self.sums.kept,
+            entering=self.sums.crossing[:, None],
+            held=held_behind(self.problem, self.behind, replicas)[None, :],
+        )
+        return np.where(need > limit * (1 + _SLACK), np.inf, self.sums.compute_ms)
+
+    def result(self) -> Relaxation:
         """The bound, and what it rules out from the outermost span inwards."""
         size = len(self.cells)
         first, last = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
         first[0] = last[-1] = True
-        self._visit(self.layout.top, first, last, upper_ms)
-        bound = float(self.least[-1][-1][0, -1]) * (1 - _SLACK)
+        self._visit(self.layout.top, first, last, self.upper_ms)
+        least = float(self._within(self.layout.levels, 1).least[-1][0, -1])
+        bound = min(least, self.upper_ms) * (1 - _SLACK)
         starts = dict(sorted(self.starts.items()))
         return Relaxation(bound, frozenset(self.kept), *windows_of(self.layout, self.cells, starts))
 
@@ -75,7 +114,8 @@ class _Levels:
         a period uses."""
         layout, level = self.layout, span.level
         step = layout.group_sizes[level - 1]
-        least = self.least[level - 1]
+        tables = self._within(level, prod(span.around))
+        least = tables.least
         machines = len(least)
 
         def reached(slots: int) -> Bools:
@@ -93,7 +133,7 @@ class _Levels:
         behind = [reaching(slots) for slots in range(machines)]
         for a in layout.arcs_of(span):
             slot = (a.start - span.start) // step
-            possible = self.stage[level - 1][a.machines - 1] <= upper_ms
+            possible = tables.stage[a.machines - 1] <= upper_ms
             possible = possible & ahead[slot][:, None]
             possible &= behind[machines - slot - a.machines][None, :]
             begins: Bools = np.any(possible, axis=1)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,6 +104,7 @@ def read_references(path: Path) -> ReferenceFile:
         top = Reader(data, "the file", ReferenceError)
         if top.text("schema") != REFERENCE_SCHEMA:
             top.fail(f"this version reads schema {REFERENCE_SCHEMA!r}", top.text("schema"))
+        top.only("schema", "instance", "profile_digest", "records")
         records = tuple(_record(x) for x in top.objects("records"))
         if not records:  # Comparing with nothing would look like agreement.
             top.fail("records is empty", [])
@@ -119,6 +120,7 @@ def read_references(path: Path) -> ReferenceFile:
 
 
 def _record(entry: Reader) -> Record:
+    entry.only(*(field.name for field in fields(Record)))
     status = entry.text("status")
     objective, bound = entry.optional_number("objective_ms"), entry.optional_number("bound_ms")
     tolerance = entry.number("tolerance")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -29,6 +30,8 @@ def folder(tmp_path: Path, chain: Path) -> Path:
     (place / "b|c.graph.txt").write_text(chain.read_text().replace("=20.0", "=40.0"))
     (place / "README.md").write_text("# Nets\n")
     (place / "deeper").mkdir()
+    (place / "dangling").symlink_to(place / "nowhere")
+    os.mkfifo(place / "pipe")
     return place
 
 
@@ -73,7 +76,8 @@ def test_a_folder_is_a_table_of_the_profiles_in_it(run: Run, folder: Path) -> No
     assert ran.out.count("OPTIMAL") == 4
     assert "2,2 at 10 GB/s and 1 GB/s" in " ".join(ran.out.split())
     assert "Share of 2 instances proved" in ran.out
-    assert f"left out: {folder / 'README.md'}" in ran.err
+    for name in ("README.md", "deeper", "dangling", "pipe"):
+        assert f"left out: {folder / name}" in ran.err
     assert "1 of 4: a.graph.txt on 2,2 at 10 GB/s and 1 GB/s: dp OPTIMAL" in ran.err
     assert "4 of 4: b|c.graph.txt" in ran.err
 

@@ -105,8 +105,9 @@ def agree(problem: Problem, solve: Solve, options: SolveOptions = OPTIONS) -> No
     if truth.objective_ms is None:
         assert result.explanation
         if truth.smallest_memory_bytes is not None and problem.cost_model != "pipedream":
-            expected = None if coarse else truth.smallest_memory_bytes
-            assert result.smallest_memory_bytes == expected
+            # What a coarse solver says of the smallest is no proof; where bounds meet there is one.
+            unproven = coarse and result.smallest_memory_bytes is None
+            assert unproven or result.smallest_memory_bytes == truth.smallest_memory_bytes
         return
     assert result.objective_ms is not None
     assert result.bound_ms is not None

@@ -321,6 +321,17 @@ def test_counts_are_given_for_each_backend(folder: Path, monkeypatch: pytest.Mon
             '"question": {}, "source": "", "date": ""}]}',
             "no plain name of a profile",
         ),
+        (
+            '{"schema": "pipeplan.references/1", "instance": "x", "profile_digest": "", '
+            '"records": [{"status": "INFEASIBLE", "tolerance": 0, "tolerence": 0.5, '
+            '"question": {}, "source": "", "date": ""}]}',
+            "unknown field; known are question, status",
+        ),
+        (
+            '{"schema": "pipeplan.references/1", "instance": "x", "profile_digest": "", '
+            '"records": [], "record": []}',
+            "unknown field; known are schema",
+        ),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
@@ -340,6 +351,23 @@ def test_a_question_that_is_none_is_named_with_its_file(folder: Path) -> None:
     said = out.replace("\n", "")
     assert f"{folder / f'{SMALL}.json'}: records[0]: " in said
     assert "scope is missing" in said
+
+
+@pytest.mark.parametrize("place", ["problem", "cluster", "constraints", "level"])
+def test_a_misspelt_field_of_a_question_is_not_passed_over(folder: Path, place: str) -> None:
+    question = json.loads((folder / f"{SMALL}.json").read_text())["records"][0]["question"]
+    holder = {
+        "problem": question,
+        "cluster": question["cluster"],
+        "constraints": question["constraints"],
+        "level": question["cluster"]["levels"][0],
+    }[place]
+    holder["memory_byte"] = 1
+    changed(folder, question=question)
+    code, out = run(folder, "--backends", "dp")
+    assert code == 2
+    assert "unknown field" in out
+    assert "memory_byte" in out
 
 
 def test_arguments_that_make_no_sense(tmp_path: Path) -> None:

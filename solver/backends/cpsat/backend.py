@@ -107,10 +107,10 @@ class CpsatEngine:
             **_size(built),
         )
 
-    def least_memory(self, task: Task) -> tuple[int | None, bool]:
+    def least_memory(self, task: Task, low: int, high: int | None) -> tuple[int | None, bool]:
         """The constraints, with the memory as the objective."""
         built = _built(task)
-        limit = built.model.new_int_var(0, 2**61, "memory")
+        limit = built.model.new_int_var(low, 2**61 if high is None else high, "memory")
         Constraints(built.variables).add(limit)
         built.model.minimize(limit)
         solver = _solver(task)

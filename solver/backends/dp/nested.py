@@ -1,22 +1,26 @@
 """The dp backend's nested scope: tables filled, the plan behind them, and why there is none."""
 
 import numpy as np
+import numpy.typing as npt
 
+from pipeplan.core.cost import baselines
 from pipeplan.core.errors import ProblemError, TooLargeError
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.plan import NestedStage, nested_plan
-from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.joint import MOST_BYTES
-from pipeplan.solver.backends.dp.nested_levelwise import LevelwiseTables, PeakRule, PeriodRule
+from pipeplan.core.problem import Constraints, Problem
+from pipeplan.solver.backends.dp.joint import MOST_BYTES, peak_of
 from pipeplan.solver.backends.dp.nested_pipedream import PipedreamTables
+from pipeplan.solver.backends.dp.pairs import Pairs
 from pipeplan.solver.clock import Clock
 from pipeplan.solver.explain import does_not_fit, would_do
 from pipeplan.solver.ideals import IdealTable
+from pipeplan.solver.levelwise_tables import LevelwiseTables, PeakRule, PeriodRule, Rule
 from pipeplan.solver.outcome import Outcome
 from pipeplan.solver.result import Stats, Status
 
 __all__ = ["MAX_NESTED_IDEALS", "solve_nested"]
 
+Floats = npt.NDArray[np.float64]
 MAX_NESTED_IDEALS = 2000
 """Stated limit of the nested scope: its tables hold a figure for each pair of ideals."""
 
@@ -60,15 +64,68 @@ def _solve(
             return np.inf, None, None
         floor = PipedreamTables(problem, clock, price=False).value
         return np.inf, None, int(floor) if np.isfinite(floor) else None
-    value, stages = LevelwiseTables(problem, table, PeriodRule(problem, table), clock).solve()
+    levels = _Levels(problem, table, clock)
+    value, stages = levels.solve(levels.period_rule())
     if stages is not None or problem.cluster.memory_bytes is None:
         return value, stages, None
-    _, roomiest = LevelwiseTables(problem, table, PeakRule(problem, table), clock).solve()
+    _, roomiest = levels.solve(PeakRule(levels.peaks))
     if roomiest is None:
         return np.inf, None, None
     # Tables hold floats, which lose the last bytes of very large figures.
     peaks = stage_memory(problem, nested_plan(problem.cluster, roomiest))
     return np.inf, None, max(x.peak_bytes for x in peaks)
+
+
+class _Levels:
+    """Tables over all ideals, for two rules."""
+
+    def __init__(self, problem: Problem, table: IdealTable, clock: Clock) -> None:
+        self.problem = problem
+        self.table = table
+        self.clock = clock
+        pairs = Pairs(problem, table)
+        count = len(table)
+        # Pairs that a device's stage may lie between: nested, and no forced cut inside.
+        self.allowed = np.zeros((count, count), dtype=np.bool_)
+        for i in range(count):
+            self.allowed[i, pairs.followers(i)] = True
+
+    def solve(self, rule: Rule) -> tuple[float, tuple[NestedStage, ...] | None]:
+        """Best value and its plan."""
+
+        def between(i: int, j: int) -> tuple[int, ...]:
+            return tuple(sorted(self.table.layers_of(j) - self.table.layers_of(i)))
+
+        return LevelwiseTables(
+            self.problem, len(self.table), rule, between, pause=self.clock.check
+        ).solve()
+
+    def period_rule(self) -> PeriodRule:
+        """Least period, within the memory limit."""
+        problem, table = self.problem, self.table
+        limit = problem.cluster.memory_bytes
+        weights = table.parameter_bytes[None, :] - table.parameter_bytes[:, None]
+        compute = table.compute_ms[None, :] - table.compute_ms[:, None]
+        compute = np.where(self.allowed, compute, np.inf)
+        known = np.inf
+        if limit is None and problem.constraints == Constraints():
+            # Replicating everything everywhere is a plan then.
+            known = baselines(problem).data_parallel_ms
+
+        def leaf(held: int) -> Floats:
+            return compute if limit is None else np.where(self.peaks(held) > limit, np.inf, compute)
+
+        crossing = table.cut_bytes.astype(np.float64)
+        return PeriodRule(problem, leaf, weights.astype(np.float64), crossing, known)
+
+    def peaks(self, held: int) -> Floats:
+        """Peak bytes of stages that hold so many micro-batches."""
+        table, count = self.table, len(self.table)
+        before, after = np.divmod(np.arange(count * count, dtype=np.int64), count)
+        weights = table.parameter_bytes[after] - table.parameter_bytes[before]
+        peaks = peak_of(self.problem, table, before, after, weights, held)
+        peaks = peaks.reshape(count, count).astype(np.float64)
+        return np.where(self.allowed, peaks, np.inf)
 
 
 def _infeasible(problem: Problem, smallest: int | None, stats: Stats) -> Outcome:

@@ -15,9 +15,9 @@ from pipeplan.core.cost import baselines
 from pipeplan.core.nested_cost import PipedreamGraph
 from pipeplan.core.plan import NestedStage
 from pipeplan.core.problem import Problem
-from pipeplan.solver.backends.dp.minmax import min_over_middle
 from pipeplan.solver.backends.dp.pipedream_states import pipedream_states
 from pipeplan.solver.clock import Clock
+from pipeplan.solver.minmax import min_over_middle
 
 __all__ = ["PipedreamTables"]
 

@@ -126,11 +126,15 @@ class MilpEngine:
             **_size(built),
         )
 
-    def least_memory(self, task: Task) -> tuple[int | None, bool]:
+    def least_memory(self, task: Task, low: int, high: int | None) -> tuple[int | None, bool]:
         """The constraints, with the memory as the objective; the bytes are those of the plan."""
         built = _built(task)
-        limit = built.model.add_variable(lb=0.0)
-        Constraints(built.variables).add(limit)
+        constraints = Constraints(built.variables)
+        unit = constraints.memory_unit()
+        # Rounded outwards: a plan of exactly so many bytes is none to rule out.
+        most = math.inf if high is None else high / unit * (1 + 1e-9)
+        limit = built.model.add_variable(lb=low / unit * (1 - 1e-9), ub=most)
+        constraints.add(limit)
         built.model.minimize(limit)
         answer = _run(built, task, hint=None)
         if answer.interrupted:

@@ -16,13 +16,14 @@ def min_over_middle(
     best: Matrix,
     *,
     last: bool = False,
+    within: bool = False,
     pause: Pause = unhurried,
 ) -> None:
     """best[i, j] = min(best[i, j], min over k of max(first[i, k], second[k, j])), in place.
 
-    States are in an order in which subsets come first, so only i < k < j can be finite; entries
-    that cannot matter are infinite and narrow the loop further. With `last` only the last column
-    is filled. `pause` is called now and then and may raise.
+    States are in an order in which subsets come first, so only i < k < j can be finite (with
+    `within`, i <= k <= j); entries that cannot matter are infinite and narrow the loop further.
+    With `last` only the last column is filled. `pause` is called now and then and may raise.
     """
     rows, columns = len(first), second.shape[1]
     if rows == 1:
@@ -34,16 +35,16 @@ def min_over_middle(
     given = np.isfinite(second)
     lows = np.where(given.any(axis=0), given.argmax(axis=0), columns)
     buffer = np.empty(rows * columns)
-    for j in range(columns - 1 if last else 1, columns):
+    for j in range(columns - 1 if last else 0, columns):
         pause()
-        low = int(lows[j])
-        if low >= j:
+        low, stop = int(lows[j]), j + within
+        if low >= stop:
             continue
-        start = int(opens[low:j].min())
-        top = min(rows, j)
+        start = int(opens[low:stop].min())
+        top = min(rows, stop)
         if start >= top:
             continue
-        shape = (top - start, j - low)
+        shape = (top - start, stop - low)
         both = buffer[: shape[0] * shape[1]].reshape(shape)
-        np.maximum(first[start:top, low:j], second[None, low:j, j], out=both)
+        np.maximum(first[start:top, low:stop], second[None, low:stop, j], out=both)
         np.minimum(best[start:top, j], both.min(axis=1), out=best[start:top, j])

@@ -1,14 +1,16 @@
-"""Cost model `levelwise`: exact tables over pairs of ideals, level by level (DESIGN 4.2).
+"""Cost model `levelwise`: tables over pairs of states, level by level (DESIGN 4.2).
 
-T(level, context)[u] holds, for each pair of ideals, the best value of the pipeline between them
-inside one group of the level on exactly u devices. Where memory is limited, the in-flight
-micro-batches of a stage depend on the devices behind it, wherever they are: the context is the
-number of devices behind the group per copy of it, and the number of copies. Without a limit there
-is one context and devices are not counted. Plans grow from the last stage to the first, so that
-what is behind is known.
+States are cuts in an order in which subsets come first: all ideals, those along a line, or cells of
+them. T(level, context)[u] holds, for each pair, the best value of the pipeline between them inside
+one group of the level on exactly u devices. Where memory is limited, the in-flight micro-batches of
+a stage depend on the devices behind it, wherever they are: the context is the number of devices
+behind the group per copy of it, and the number of copies. Without a limit there is one context and
+devices are not counted. Plans grow from the last stage to the first, so that what is behind is
+known.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
@@ -16,19 +18,19 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeplan.core.cost import baselines
 from pipeplan.core.plan import NestedStage
-from pipeplan.core.problem import Constraints, Problem
+from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
-from pipeplan.solver.backends.dp.joint import peak_of
-from pipeplan.solver.backends.dp.minmax import min_over_middle
-from pipeplan.solver.backends.dp.pairs import Pairs
-from pipeplan.solver.clock import Clock
-from pipeplan.solver.ideals import IdealTable
+from pipeplan.solver.clock import Pause, unhurried
+from pipeplan.solver.level_stages import level_period_ms
+from pipeplan.solver.minmax import min_over_middle
 
 __all__ = ["LevelwiseTables", "PeakRule", "PeriodRule", "Rule"]
 
 Matrix = npt.NDArray[np.float64]
+Leaf = Callable[[int], Matrix]
+"""A figure of one device's stage between every two states, infinite where there is none, by the
+micro-batches that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,94 +47,67 @@ class Rule(Protocol):
     counts_devices: bool
 
     def leaf(self, held: int) -> Matrix:
-        """Value of one device's stage between two ideals that holds `held` micro-batches."""
+        """Value of one device's stage between two states that holds `held` micro-batches."""
 
     def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
         """Value of a stage of `replicas` machines of a level, each running `inner`."""
 
 
 class PeriodRule:
-    """Least period, within the memory limit."""
+    """Least period: `leaf` is a device's compute (ms) where the peak fits, `weights` (of pairs) and
+    `crossing` (of states) are bytes. What takes longer than the known period `known_ms` of a plan
+    is left out."""
 
-    def __init__(self, problem: Problem, table: IdealTable) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        leaf: Leaf,
+        weights: Matrix,
+        crossing: Matrix,
+        known_ms: float = math.inf,
+    ) -> None:
         self.problem = problem
-        self.table = table
         self.counts_devices = problem.cluster.memory_bytes is not None
-        self._weights = np.float64(table.parameter_bytes[None, :] - table.parameter_bytes[:, None])
-        compute = table.compute_ms[None, :] - table.compute_ms[:, None]
-        self._compute = np.where(_leaf_pairs(problem, table), compute, np.inf)
-        self._known = np.inf
-        if problem.cluster.memory_bytes is None and problem.constraints == Constraints():
-            # Replicating everything everywhere is a plan then.
-            self._known = baselines(problem).data_parallel_ms
-
-    def leaf(self, held: int) -> Matrix:
-        """Compute, where the peak fits."""
-        limit = self.problem.cluster.memory_bytes
-        if limit is None:
-            return self._compute
-        return np.where(_peaks(self.problem, self.table, held) > limit, np.inf, self._compute)
+        self.leaf = leaf
+        self._weights = weights
+        self._crossing = crossing
+        self._known_ms = known_ms
 
     def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
-        """(T + 4(m-1)/(m U) W / B) / m, and transfers at both ends."""
-        problem, cluster = self.problem, self.problem.cluster
-        rate = cluster.levels[level - 1].bandwidth_bytes_per_s
-        busy = inner
-        if not problem.synchronous and replicas > 1:
-            width = cluster.group_sizes[level - 1]
-            busy = busy + 4 * (replicas - 1) * self._weights / (rate * replicas * width) * 1e3
-        moved = 2 * self.table.cut_bytes / (rate * replicas * problem.compression) * 1e3
-        value = np.maximum(np.maximum(busy / replicas, moved[:, None]), moved[None, :])
+        """The stage's period, on this level."""
+        value = level_period_ms(self.problem, level, replicas, inner, self._weights, self._crossing)
         # Shared by all outer machines it would still be above a plan that is known.
-        outer = math.prod(x.children for x in cluster.levels[level:])
-        return np.where(value > self._known * outer * (1 + 1e-9), np.inf, value)
+        outer = math.prod(x.children for x in self.problem.cluster.levels[level:])
+        return np.where(value > self._known_ms * outer * (1 + 1e-9), np.inf, value)
 
 
 class PeakRule:
-    """Least memory: the largest peak of any device, in bytes."""
+    """Least memory: the largest peak of any device, in bytes (`leaf`)."""
 
     counts_devices = True
 
-    def __init__(self, problem: Problem, table: IdealTable) -> None:
-        self.problem = problem
-        self.table = table
-        self._allowed = _leaf_pairs(problem, table)
-
-    def leaf(self, held: int) -> Matrix:
-        """The stage's peak."""
-        return np.where(self._allowed, _peaks(self.problem, self.table, held), np.inf)
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
 
     def lift(self, level: int, replicas: int, inner: Matrix) -> Matrix:
         """Copies do not change a peak."""
         return inner
 
 
-def _leaf_pairs(problem: Problem, table: IdealTable) -> npt.NDArray[np.bool_]:
-    """Pairs that a device's stage may lie between: nested, and no forced cut inside."""
-    pairs = Pairs(problem, table)
-    count = len(table)
-    out = np.zeros((count, count), dtype=np.bool_)
-    for i in range(count):
-        out[i, pairs.followers(i)] = True
-    return out
-
-
-def _peaks(problem: Problem, table: IdealTable, held: int) -> Matrix:
-    count = len(table)
-    before, after = np.divmod(np.arange(count * count, dtype=np.int64), count)
-    weights = table.parameter_bytes[after] - table.parameter_bytes[before]
-    peaks = peak_of(problem, table, before, after, weights, held)
-    return peaks.reshape(count, count).astype(np.float64)
-
-
 @dataclass(slots=True)
 class LevelwiseTables:
-    """Tables filled on demand, and the plan behind an entry."""
+    """Tables over `count` states, filled on demand, and the plan behind an entry.
+
+    `between` gives the layers between two states. With `within` a stage may begin and end in the
+    same state. `pause` is called now and then and may raise.
+    """
 
     problem: Problem
-    table: IdealTable
+    count: int
     rule: Rule
-    clock: Clock
+    between: Callable[[int, int], tuple[int, ...]]
+    within: bool = False
+    pause: Pause = unhurried
     _groups: dict[tuple[int, _Context], dict[int, Matrix]] = field(default_factory=dict)
     _spans: dict[tuple[int, _Context], dict[tuple[int, int], Matrix]] = field(default_factory=dict)
     _leaves: dict[int, Matrix] = field(default_factory=dict)
@@ -149,7 +124,7 @@ class LevelwiseTables:
         value = float(groups[best_used][0, -1])
         if not np.isfinite(value):
             return np.inf, None
-        return value, self._walk_group(top, context, best_used, 0, len(self.table) - 1)
+        return value, self._walk_group(top, context, best_used, 0, self.count - 1)
 
     def _group(self, level: int, context: _Context) -> dict[int, Matrix]:
         """Best over machines of the level, by devices used (under 0 where they do not count)."""
@@ -207,7 +182,7 @@ class LevelwiseTables:
         if key in self._spans:
             return self._spans[key]
         width = self.problem.cluster.levels[level - 1].children
-        count = len(self.table)
+        count = self.count
         # Only pipelines up to the end are asked of the outermost level.
         final = level == len(self.problem.cluster.levels)
         out: dict[tuple[int, int], Matrix] = {}
@@ -216,7 +191,7 @@ class LevelwiseTables:
             for rest in range(total):
                 for behind in by_machines.get(rest, ()):
                     for devices, matrix in self._stages(level, context, behind, total - rest):
-                        self.clock.check()
+                        self.pause()
                         place = (total, behind + devices)
                         if place not in out:
                             out[place] = np.full((count, count), np.inf)
@@ -229,7 +204,8 @@ class LevelwiseTables:
                                 out[rest, behind],
                                 out[place],
                                 last=final,
-                                pause=self.clock.check,
+                                within=self.within,
+                                pause=self.pause,
                             )
         self._spans[key] = out
         return out
@@ -269,7 +245,7 @@ class LevelwiseTables:
     def _stage(
         self, level: int, context: _Context, behind: int, m: int, devices: int, i: int, j: int
     ) -> NestedStage:
-        layers = tuple(sorted(self.table.layers_of(j) - self.table.layers_of(i)))
+        layers = self.between(i, j)
         if level == 1:
             return NestedStage(layers, m)
         inside = self._inside(context, behind, m)

@@ -1,0 +1,109 @@
+"""The least memory per device that a plan takes, over cuts along a line or over cells of cuts.
+
+Time plays no part, so ranks may be counted from the last one: with b of a copy's ranks from a stage
+on, it holds as many micro-batches as b and its own replicas say. Joint plans of one block size:
+floor[b][i] = min over k replicas and j of max(peak[i,j](b, k), floor[b-k][j]), peaks in bytes.
+Nested plans: `levelwise_tables`. Over a line that gives plans, over cells a bound of all plans.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipeplan.core.check import block_sizes
+from pipeplan.core.plan import Plan, joint_plan, nested_plan
+from pipeplan.core.problem import Problem
+from pipeplan.core.schedule import in_flight
+from pipeplan.solver.cells import cell_peaks
+from pipeplan.solver.clock import Pause
+from pipeplan.solver.levelwise_tables import LevelwiseTables, PeakRule
+from pipeplan.solver.line import line_of, topological_orders
+from pipeplan.solver.peaks import Floats, Peaks
+from pipeplan.solver.reduce import ReducedGraph
+
+__all__ = ["least_peak_bytes", "roomiest_plans"]
+
+_CELLS = 400
+_NESTED_CELLS = 200
+
+
+def least_peak_bytes(
+    problem: Problem, reduced: ReducedGraph, block: int | None, pause: Pause
+) -> float:
+    """No plan of the problem with copies of `block` ranks (None: no nested plan) has a largest peak
+    below this many bytes; infinite where there is none. `pause` is called now and then and may
+    raise."""
+    if block is None:
+        peaks = cell_peaks(reduced, _NESTED_CELLS, pause)
+        return LevelwiseTables(
+            problem, len(peaks), PeakRule(peaks), lambda i, j: (), within=True, pause=pause
+        ).solve()[0]
+    return _Floor(problem, block, cell_peaks(reduced, _CELLS, pause), pause).value
+
+
+def roomiest_plans(problem: Problem, reduced: ReducedGraph, pause: Pause) -> Iterator[Plan]:
+    """Plans of little memory, along a few orders; they may break demands on stages. `pause` is
+    called now and then and may raise."""
+    for order in topological_orders(reduced):
+        line = line_of(reduced, order)
+        peaks = line.peaks()
+        if problem.scope == "nested":
+            rule = PeakRule(peaks)
+            tables = LevelwiseTables(problem, len(line), rule, line.layers_between, pause=pause)
+            stages = tables.solve()[1]
+            if stages is not None:
+                yield nested_plan(problem.cluster, stages)
+            continue
+        for block in block_sizes(problem):
+            floor = _Floor(problem, block, peaks, pause)
+            if np.isfinite(floor.value):
+                pipeline = tuple((line.layers_between(i, j), k) for i, j, k in floor.stages())
+                yield joint_plan(problem.cluster, pipeline, problem.cluster.devices // block)
+
+
+class _Floor:
+    """The table of one block size."""
+
+    def __init__(self, problem: Problem, block: int, peaks: Peaks, pause: Pause) -> None:
+        self.problem = problem
+        self.copies = problem.cluster.devices // block
+        self.peaks = peaks
+        self._known: dict[int, Floats] = {}
+        count = len(peaks)
+        self.floor = np.full((block + 1, count), np.inf)
+        self.floor[0, -1] = 0.0
+        for behind in range(1, block + 1):
+            for k in self._widths(behind):
+                pause()
+                value = np.maximum(self._peak(behind, k), self.floor[behind - k][None, :])
+                np.minimum(self.floor[behind], value.min(axis=1), out=self.floor[behind])
+        self.value = float(self.floor[1:, 0].min())
+
+    def _widths(self, behind: int) -> range:
+        return range(1, (1 if self.problem.constraints.straight else behind) + 1)
+
+    def _peak(self, behind: int, k: int) -> Floats:
+        held = in_flight(
+            self.problem.schedule,
+            behind * self.copies,
+            k * self.copies,
+            self.problem.micro_batches,
+        )
+        if held not in self._known:
+            self._known[held] = self.peaks(held)
+        return self._known[held]
+
+    def stages(self) -> Iterator[tuple[int, int, int]]:
+        """Stages within the least peak, as (state before, state behind, replicas)."""
+        behind, i = int(self.floor[1:, 0].argmin()) + 1, 0
+        while behind:
+            k, j = next(
+                (k, int(j))
+                for k in self._widths(behind)
+                for rest in [self.floor[behind - k]]
+                for j in np.flatnonzero(np.maximum(self._peak(behind, k)[i], rest) <= self.value)[
+                    :1
+                ]
+            )
+            yield i, j, k
+            behind, i = behind - k, j
