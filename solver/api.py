@@ -100,6 +100,7 @@ def _beyond_dp(
 ) -> Outcome:
     from pipeplan.solver.backends.cpsat.backend import solve_cpsat
     from pipeplan.solver.backends.dp.sample import improved_plan
+    from pipeplan.solver.cells import Crossing
     from pipeplan.solver.linear_dp import linear_plan
     from pipeplan.solver.reduce import reduce_graph
 
@@ -107,16 +108,18 @@ def _beyond_dp(
         progress(ProgressEvent(evaluate(problem, plan).objective_ms, None, plan=plan))
 
     reduced = reduce_graph(problem)
+    crossing: Crossing | None = None
     hint = linear_plan(problem, reduced, watch, tell)
     if hint is not None and problem.scope == "joint":
         left = watch.share(2)
-        hint = improved_plan(problem, reduced, hint, _SAMPLE_S if left is None else left)
+        limit_s = _SAMPLE_S if left is None else left
+        hint, crossing = improved_plan(problem, reduced, hint, limit_s)
         tell(hint)
     left = watch.share(1)
     if left is not None:
         options = replace(options, time_limit_s=max(left, 0.1))
     try:
-        outcome = solve_cpsat(problem, options, progress, hint=hint)
+        outcome = solve_cpsat(problem, options, progress, hint=hint, crossing=crossing)
     except ProblemError:
         # Neither knows the problem: the first refusal says why, and what to ask instead.
         raise refusal from None

@@ -14,19 +14,26 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeplan.solver.cell_cuts import CellCuts
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.peaks import Peaks
 from pipeplan.solver.reduce import ReducedGraph
 
-__all__ = ["CellSums", "Cells", "Crossing", "cell_sums", "cells_of", "closure_sums"]
+__all__ = [
+    "CellSums",
+    "Cells",
+    "Crossing",
+    "affordable_cells",
+    "cell_sums",
+    "cells_of",
+    "closure_sums",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_MOST_FREE: Final = 600
-"""Blocks of a cell that may be on either side, up to which a minimum cut is looked for."""
-_MOST_FLOW: Final = 2**50
-"""Sum of capacities up to which bytes are counted singly: far from the overflow of 64 bits."""
+_CUTS_A_CELL: Final = 15
+"""Minimum cuts for one cell: on NASNet-mobile ten more times as many raise no bound."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +110,10 @@ def cell_sums(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> Cel
     )
 
 
-def cell_peaks(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> Peaks:
-    """The least peaks of stages between cuts of at most so many cells (and two), which here are
-    intervals of bytes: of what each micro-batch in flight adds. `pause` is called now and then and
-    may raise."""
+def cell_peaks(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> tuple[Cells, Peaks]:
+    """At most so many cells (and two), which here are intervals of bytes, of what each micro-batch
+    in flight adds; and the least peaks of stages between their cuts. `pause` is called now and then
+    and may raise."""
     problem = reduced.problem
     weights, kept = (
         np.array(x, dtype=np.float64) for x in (reduced.parameter_bytes, reduced.kept_bytes)
@@ -119,19 +126,33 @@ def cell_peaks(reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> Pe
     entering = (
         _least_crossing(reduced, cells, pause)[0] if problem.recompute else np.zeros(len(cells))
     )
-    return Peaks(problem, own, each - own if versions else each, entering[:, None], cells.barred)
+    kept = each - own if versions else each
+    return cells, Peaks(problem, own, kept, entering[:, None], cells.barred)
+
+
+def affordable_cells(reduced: ReducedGraph) -> int:
+    """Cells for which the least that crosses is looked for: each costs a few minimum cuts in the
+    graph, so the fewer the larger that is."""
+    return max(24, min(1_000, 1_000_000 // len(reduced)))
 
 
 class Crossing:
     """The least that crosses a cut of any interval of compute, from minimum cuts in some cells.
 
-    `ideals` are those cuts, each by its blocks as bits, ascending in compute. `pause` is called now
-    and then while they are looked for, and may raise.
+    `ideals` are those cuts, each by its blocks as bits; of at most `nodes` for a cell. `pause` is
+    called now and then while they are looked for, and may raise.
     """
 
-    def __init__(self, reduced: ReducedGraph, most: int, pause: Pause = unhurried) -> None:
+    def __init__(
+        self,
+        reduced: ReducedGraph,
+        most: int,
+        pause: Pause = unhurried,
+        *,
+        nodes: int = _CUTS_A_CELL,
+    ) -> None:
         self._cells = cells_of(reduced, most)
-        self._bytes, self.ideals = _least_crossing(reduced, self._cells, pause)
+        self._bytes, self.ideals = _least_crossing(reduced, self._cells, pause, nodes)
 
     def of(self, cells: Cells) -> Floats:
         """Lower bounds in bytes for other cells of the same graph."""
@@ -207,78 +228,27 @@ def closure_sums(sets: Sequence[int], values: Floats) -> Floats:
 
 
 def _least_crossing(
-    reduced: ReducedGraph, cells: Cells, pause: Pause
+    reduced: ReducedGraph, cells: Cells, pause: Pause, nodes: int = 1
 ) -> tuple[Floats, tuple[int, ...]]:
-    """The least that crosses any cut of each cell: what surely crosses, and a minimum cut over the
-    blocks that are not sure. Second, the different minimum cuts by their blocks as bits."""
+    """The least that crosses any cut of each cell: what surely crosses, and what `cell_cuts` says
+    of the rest with so many minimum cuts. Second, these cuts by their blocks as bits."""
     size = len(cells)
     surely = np.zeros(size + 1)
-    touching: list[list[int]] = [[] for _ in range(len(reduced))]
-    for number, tensor in enumerate(reduced.tensors):
+    for tensor in reduced.tensors:
         first = int(cells.first_in[tensor.producer])
         last = max(int(cells.last_out[w]) for w in tensor.consumers)
         if first <= last:
             surely[first] += tensor.bytes_
             surely[last + 1] -= tensor.bytes_
-        for v in (tensor.producer, *tensor.consumers):
-            touching[v].append(number)
     out = surely.cumsum()[:-1]
     ideals: dict[int, None] = {}
+    cuts = CellCuts(reduced, nodes, pause)
     for i in range(1, size - 1):
-        pause()
-        free = np.flatnonzero((cells.first_in > i) & (cells.last_out < i)).tolist()
-        if len(free) > _MOST_FREE:
-            continue
-        sure = sum(1 << v for v in np.flatnonzero(cells.first_in <= i).tolist())
-        if not free:
-            ideals[sure] = None
-            continue
-        found = _least_cut(reduced, cells, i, free, touching)
-        if found is not None:
-            out[i] += found[0]
-            ideals.update((sure | cut, None) for cut in found[1:])
-    return out, tuple(ideals)
-
-
-def _least_cut(
-    reduced: ReducedGraph, cells: Cells, cell: int, free: list[int], touching: list[list[int]]
-) -> tuple[int, int, int] | None:
-    """Least bytes that cross a cut of a cell, besides what surely does, and of the free blocks
-    those inside the smallest and the largest such cut, as bits; None where that is not found.
-
-    Minimum cut between "in" (0) and "out" (1): a tensor's producer feeds a node of its own, from
-    where an unbounded edge leads to every reader, and a block in the cut forces its producers in.
-    """
-    from ortools.graph.python import max_flow  # type: ignore[import-untyped]
-
-    sure, gone = cells.first_in <= cell, cells.last_out >= cell
-    node = {v: n for n, v in enumerate(free, start=2)}
-    tensors = [
-        tensor
-        for tensor in (
-            reduced.tensors[number] for number in sorted({i for v in free for i in touching[v]})
+        sure, gone = (
+            sum(1 << v for v in np.flatnonzero(rows).tolist())
+            for rows in (cells.first_in <= i, cells.last_out >= i)
         )
-        if not gone[tensor.producer]
-        and not all(sure[w] for w in tensor.consumers)
-        and not (sure[tensor.producer] and any(gone[w] for w in tensor.consumers))
-    ]
-    whole = sum(tensor.bytes_ for tensor in tensors)
-    # Rounded down, a capacity still gives a lower bound.
-    unit = whole // _MOST_FLOW + 1
-    unbounded = whole // unit + 1
-    arcs = [(0, 1, 0)]
-    for hub, tensor in enumerate(tensors, start=2 + len(free)):
-        arcs.append((node.get(tensor.producer, 0), hub, tensor.bytes_ // unit))
-        # A reader that is neither free nor sure is out.
-        arcs += [(hub, node.get(w, 1), unbounded) for w in tensor.consumers if not sure[w]]
-    for v, n in node.items():
-        arcs += [(node[w], n, unbounded) for w in reduced.readers[v] if w in node]
-    flow = max_flow.SimpleMaxFlow()
-    tails, heads, capacities = np.array(arcs, dtype=np.int64).T
-    flow.add_arcs_with_capacity(tails.astype(np.int32), heads.astype(np.int32), capacities)
-    if flow.solve(0, 1) != flow.OPTIMAL:
-        return None
-    inside, outside = set(flow.get_source_side_min_cut()), set(flow.get_sink_side_min_cut())
-    smallest = sum(1 << v for v, n in node.items() if n in inside)
-    largest = sum(1 << v for v, n in node.items() if n not in outside)
-    return int(flow.optimal_flow()) * unit, smallest, largest
+        least, found = cuts.least(float(cells.least[i]), float(cells.most[i]), sure, gone)
+        out[i] += least
+        ideals.update(dict.fromkeys(found))
+    return out, tuple(ideals)

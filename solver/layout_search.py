@@ -21,11 +21,11 @@ from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.arcs import Layout
 from pipeplan.solver.bounds import floor_ms
-from pipeplan.solver.cells import CellSums, Crossing, cell_sums
+from pipeplan.solver.cells import CellSums, Crossing, affordable_cells, cell_sums
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
 from pipeplan.solver.judge import true_price_ms
-from pipeplan.solver.least_memory import least_peak_bytes, roomiest_plans
+from pipeplan.solver.least_memory import least_peak_bytes, roomiest_plans, roomy
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -127,13 +127,15 @@ def search_layouts(
     *,
     hint: Plan | None,
     lower_bound_ms: float,
+    crossing: Crossing | None = None,
 ) -> Outcome:
-    """Solve with an engine; Ctrl-C and the time limit end it with the best plan so far.
+    """Solve with an engine; Ctrl-C and the time limit end it with the best plan so far. `crossing`
+    is what is known of the problem's cuts already.
 
     Raises ProblemError where cost model pipedream is asked of a graph whose states are no chain.
     """
     _require_chain(engine, problem)
-    return _Search(engine, problem, options, progress, hint, lower_bound_ms).run()
+    return _Search(engine, problem, options, progress, hint, lower_bound_ms, crossing).run()
 
 
 def _require_chain(engine: Engine, problem: Problem) -> None:
@@ -161,6 +163,7 @@ class _Search:
         progress: Progress | None,
         hint: Plan | None,
         lower_bound_ms: float,
+        crossing: Crossing | None,
     ) -> None:
         self.watch = Clock(options.time_limit_s)
         self.engine = engine
@@ -177,6 +180,7 @@ class _Search:
         self.variables = self.constraints = 0
         self.notes: list[str] = list(self.reduced.notes)
         self.given = hint
+        self.crossed = crossing
 
     def run(self) -> Outcome:
         layouts = layouts_of(self.problem)
@@ -303,20 +307,45 @@ class _Search:
         floors = self._floors(problem, reduced)
         least = self._roomiest(problem, reduced, min(floors.values()))
         proven = True
-        ready = sorted(floors, key=lambda x: (floors[x], -x.size))
-        for done, layout in enumerate(ready):
-            if math.isinf(floors[layout]) or (least is not None and floors[layout] >= least):
+        ready = [
+            x for x in floors if self._below(least, floors[x], problem, reduced, x) is not None
+        ]
+        for done, layout in enumerate(sorted(ready, key=lambda x: (floors[x], -x.size))):
+            seen = self._below(least, floors[layout], problem, reduced, layout)
+            if seen is None:
                 continue
-            seconds = self.watch.share(len(ready) - done)
-            task = replace(self._task(layout, seconds, None), reduced=reduced)
+            task = replace(
+                self._task(layout, self.watch.share(len(ready) - done), None),
+                reduced=reduced,
+                layout=replace(layout, barred=frozenset(layout.arcs) - seen.arcs),
+                relaxation=seen,
+            )
+            high = None if least is None else least - 1
             try:
-                found, sure = self.engine.least_memory(task, math.ceil(floors[layout]), least)
+                found, sure = self.engine.least_memory(task, math.ceil(floors[layout]), high)
             except OutOfTimeError:
                 found, sure = None, False
             proven &= sure
             if found is not None:
                 least = found if least is None else min(least, found)
         return least, proven
+
+    def _below(
+        self,
+        least: int | None,
+        floor: float,
+        problem: Problem,
+        reduced: ReducedGraph,
+        layout: Layout,
+    ) -> Relaxation | None:
+        """What plans of a layout with less than the known memory look like; None where there are
+        none."""
+        if math.isinf(floor) or (least is not None and floor >= least):
+            return None
+        if least is None or problem.scope == "nested":
+            return Relaxation(0.0, frozenset(layout.arcs), {}, (layout.size,) * len(reduced))
+        seen = roomy(problem, reduced, layout, least, self.watch.check)
+        return seen if seen.arcs else None
 
     def _roomiest(self, problem: Problem, reduced: ReducedGraph, floor: float) -> int | None:
         """The largest peak (bytes) of the plan of least memory that is soon found, if one is."""
@@ -340,6 +369,7 @@ class _Search:
         pending = list(open_layouts)
         relaxed: dict[Layout, tuple[float, Relaxation | None]] = {}
         left_at: dict[Layout, float] = {}
+        tried_s: dict[Layout, float] = {}
         while True:
             for layout in list(pending):
                 if layout not in relaxed or relaxed[layout][0] > self.objective * (1 + 1e-4):
@@ -353,6 +383,11 @@ class _Search:
                 for x in pending
                 if self.objective < left_at.get(x, math.inf) * 0.999 and self._time_for(x)
             ]
+            left = self.watch.share(1)
+            if not ready and left is not None:
+                # What others did not need goes to whom it gives much more time than before.
+                ready = [x for x in pending if left >= 1.5 * tried_s.get(x, math.inf)]
+                ready = sorted(ready, key=lambda x: (bounds[x], -x.size))[:1]
             share = self.watch.share(len(ready))
             if not ready or (share is not None and share <= 0.05) or self.watch.used(0.95):
                 self.limit = Limit.TIME if pending else None
@@ -362,6 +397,7 @@ class _Search:
             loose = self.objective > 1.3 * bounds[layout] and layout not in left_at
             seconds = min(share or math.inf, 10.0) if loose else share
             before, relaxation = relaxed[layout]
+            tried_s[layout] = seconds or math.inf
             task = self._task(layout, seconds, self._own(layout))
             if relaxation is not None:
                 barred = frozenset(layout.arcs) - relaxation.arcs
@@ -381,12 +417,13 @@ class _Search:
         """What the relaxation of nested plans knows of cuts."""
         return cell_sums(self.reduced, 260, self.watch.check)
 
-    @cached_property
+    @property
     def crossing(self) -> Crossing:
         """What the relaxation of joint plans knows of cuts."""
-        # Each cell costs a minimum cut in the graph: coarser where that is large.
-        cells = max(24, min(2_000, 1_000_000 // len(self.reduced)))
-        return Crossing(self.reduced, cells, self.watch.check)
+        if self.crossed is None:
+            cells = affordable_cells(self.reduced)
+            self.crossed = Crossing(self.reduced, cells, self.watch.check)
+        return self.crossed
 
     def _met(self, bound: float) -> bool:
         """Whether a bound is as high as the best plan, or as near as was asked for."""

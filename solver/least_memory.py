@@ -9,19 +9,22 @@ Nested plans: `levelwise_tables`. Over a line that gives plans, over cells a bou
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeplan.core.check import block_sizes
 from pipeplan.core.plan import Plan, joint_plan, nested_plan
 from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
+from pipeplan.solver.arcs import Arc, Layout
 from pipeplan.solver.cells import cell_peaks
 from pipeplan.solver.clock import Pause
 from pipeplan.solver.levelwise_tables import LevelwiseTables, PeakRule
 from pipeplan.solver.line import line_of, topological_orders
 from pipeplan.solver.peaks import Floats, Peaks
 from pipeplan.solver.reduce import ReducedGraph
+from pipeplan.solver.relaxation import Relaxation, windows_of
 
-__all__ = ["least_peak_bytes", "roomiest_plans"]
+__all__ = ["least_peak_bytes", "roomiest_plans", "roomy"]
 
 _CELLS = 400
 _NESTED_CELLS = 200
@@ -34,11 +37,11 @@ def least_peak_bytes(
     below this many bytes; infinite where there is none. `pause` is called now and then and may
     raise."""
     if block is None:
-        peaks = cell_peaks(reduced, _NESTED_CELLS, pause)
+        peaks = cell_peaks(reduced, _NESTED_CELLS, pause)[1]
         return LevelwiseTables(
             problem, len(peaks), PeakRule(peaks), lambda i, j: (), within=True, pause=pause
         ).solve()[0]
-    return _Floor(problem, block, cell_peaks(reduced, _CELLS, pause), pause).value
+    return _Floor(problem, block, cell_peaks(reduced, _CELLS, pause)[1], pause).value
 
 
 def roomiest_plans(problem: Problem, reduced: ReducedGraph, pause: Pause) -> Iterator[Plan]:
@@ -61,11 +64,30 @@ def roomiest_plans(problem: Problem, reduced: ReducedGraph, pause: Pause) -> Ite
                 yield joint_plan(problem.cluster, pipeline, problem.cluster.devices // block)
 
 
+def roomy(
+    problem: Problem, reduced: ReducedGraph, layout: Layout, high: int, pause: Pause
+) -> Relaxation:
+    """What joint plans of a layout with peaks below `high` bytes look like: the arcs they use, and
+    where blocks are surely placed. `pause` is called now and then and may raise."""
+    cells, peaks = cell_peaks(reduced, _CELLS, pause)
+    floor = _Floor(problem, layout.size, peaks, pause)
+    kept: set[Arc] = set()
+    starts: dict[int, npt.NDArray[np.bool_]] = {}
+    for ranks in range(1, layout.size + 1):
+        for arc, possible in floor.below(high, ranks):
+            kept.add(Arc(layout.top, *arc))
+            p = arc[0]
+            starts[p] = starts[p] | possible if p in starts else possible
+    placed = windows_of(layout, cells, dict(sorted(starts.items())))[1]
+    return Relaxation(0.0, frozenset(kept), {}, placed)
+
+
 class _Floor:
     """The table of one block size."""
 
     def __init__(self, problem: Problem, block: int, peaks: Peaks, pause: Pause) -> None:
         self.problem = problem
+        self.pause = pause
         self.copies = problem.cluster.devices // block
         self.peaks = peaks
         self._known: dict[int, Floats] = {}
@@ -107,3 +129,21 @@ class _Floor:
             )
             yield i, j, k
             behind, i = behind - k, j
+
+    def below(
+        self, high: int, ranks: int
+    ) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.bool_]]]:
+        """The stages of plans of so many ranks with peaks below `high` bytes, as first position
+        and replicas, each with the states before it."""
+        if self.floor[ranks, 0] >= high:
+            return
+        ahead = np.full_like(self.floor, np.inf)
+        ahead[ranks, 0] = 0.0
+        for behind in range(ranks, 0, -1):
+            for k in self._widths(behind):
+                self.pause()
+                value = np.maximum(self._peak(behind, k), ahead[behind][:, None])
+                np.minimum(ahead[behind - k], value.min(axis=0), out=ahead[behind - k])
+                possible = np.maximum(value, self.floor[behind - k][None, :]).min(axis=1) < high
+                if possible.any():
+                    yield (ranks - behind, k), possible

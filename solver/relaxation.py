@@ -2,26 +2,26 @@
 
 A dynamic program over the cells of `solver.cells` bounds the period of every plan of a layout, and,
 given an upper bound, says which arcs a better plan may use and how much is placed before them. On
-chains the bound is exact but for what several levels of shared ports do together, and for ranks
-behind a stage that memory would need and compute would not; where branches run in parallel it
-weakens with their compute.
+chains the bound is exact but for what several levels of shared ports do together; where branches
+run in parallel it weakens with their compute.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeplan.core.problem import Problem
+from pipeplan.core.schedule import in_flight
 from pipeplan.solver.arcs import Arc, Layout
 from pipeplan.solver.cells import Cells, Crossing, cells_of
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.geometry import Layout as Geometry
 from pipeplan.solver.joint_stages import JointStages
-from pipeplan.solver.peaks import held_behind, peaks_of
+from pipeplan.solver.peaks import peaks_of
 from pipeplan.solver.reduce import ReducedGraph
 from pipeplan.solver.relaxation_ports import ArcCosts, SharedLoad
 
@@ -40,6 +40,8 @@ _PAIRS: Final = 2e7
 """Pairs of cells, over all arcs, that are looked at: 160 MB, and a few seconds."""
 _MOST_SHARED: Final = 500
 """Arcs up to which the load of shared ports is worth a dozen passes over them."""
+_MOST_ROUNDS: Final = 16
+"""Numbers of ranks in use that are told apart; beyond, some are looked at together."""
 _SHORTEST_MS: Final = 1e-200
 _MOST_CELLS: Final = 20_000
 _CELLS_A_BLOCK: Final = 8
@@ -156,38 +158,75 @@ class _Passes:
         return slice(min(first, stop), stop)
 
     def result(self) -> Relaxation:
-        """Every stage alone, then the ports that several share, one level after the other."""
-        bound, kept, starts = self._alone()
-        for load in self._shared(kept):
+        """What plans of every number of ranks use together."""
+        bound = self.upper
+        kept: set[Arc] = set()
+        starts: dict[int, Bools] = {}
+        for ends in self._rounds():
+            costs = {
+                a: self._fitting(a, ends[0])
+                for a in self.layout.leaves
+                if a.start + a.machines <= ends[-1]
+            }
+            whole = [row if p in ends else -1 for p, row in enumerate(self.whole)]
+            least, arcs, possible = self._round(costs, whole)
+            bound = min(bound, least)
+            kept |= arcs
+            for p, rows in possible.items():
+                starts[p] = starts[p] | rows if p in starts else rows
+        cells = {}
+        for p in sorted(starts):
+            cells[p] = np.zeros(len(self.cells), dtype=np.bool_)
+            cells[p][self.window[p]] = starts[p]
+        windows = windows_of(self.layout, self.cells, cells)
+        return Relaxation(bound * (1 - _SLACK), frozenset(kept), *windows)
+
+    def _rounds(self) -> list[range]:
+        """Numbers of ranks of a copy that plans may use, looked at together: all, or, where the
+        ranks behind a stage tell what it holds in memory, a few."""
+        fewest = int(least_behind(self.problem, self.cells, self.upper, self.layout.copies)[0])
+        ends = range(max(1, fewest // self.layout.copies), self.layout.size + 1)
+        if self.problem.cluster.memory_bytes is None or self.problem.schedule == "gpipe":
+            return [ends] if ends else []
+        step = -(-len(ends) // _MOST_ROUNDS)
+        return [ends[i : i + step] for i in range(0, len(ends), step)] if ends else []
+
+    def _round(
+        self, costs: Mapping[Arc, ArcCosts], whole: Sequence[int]
+    ) -> tuple[float, set[Arc], dict[int, Bools]]:
+        """Bound, arcs and cells before their starts: every stage alone, then the ports that several
+        share, one level after the other."""
+        bound, kept, starts = self._alone(costs, whole)
+        levels: list[int | None] = list(range(len(self.geometry.ports)))
+        if self.geometry.shares_ports:
+            levels.append(None)
+        for port in levels:
             if not kept or len(kept) > _MOST_SHARED:
                 break
+            left = {a: cost for a, cost in costs.items() if a in kept}
+            load = SharedLoad(self.geometry, left, whole, port, self.pause)
             bound = self._raised(load, bound)
             kept, seen = load.used(self.upper)
             starts = {p: starts[p] & seen[p] for p in seen}
-        whole = {}
-        for p, possible in starts.items():
-            whole[p] = np.zeros(len(self.cells), dtype=np.bool_)
-            whole[p][self.window[p]] = possible
-        if not kept:
-            bound = self.upper
-        windows = windows_of(self.layout, self.cells, whole)
-        return Relaxation(bound * (1 - _SLACK), frozenset(kept), *windows)
+        return bound if kept else self.upper, kept, starts
 
-    def _alone(self) -> tuple[float, set[Arc], dict[int, Bools]]:
-        """Bound, arcs and cells before their starts where each stage counts for itself."""
+    def _alone(
+        self, costs: Mapping[Arc, ArcCosts], whole: Sequence[int]
+    ) -> tuple[float, set[Arc], dict[int, Bools]]:
+        """The same where each stage counts for itself."""
         arcs: dict[int, list[Arc]] = {}
-        for a, cost in self.cost.items():
+        for a, cost in costs.items():
             if cost.busy_ms.size:
                 arcs.setdefault(a.start, []).append(a)
         behind = [np.full(w.stop - w.start, np.inf) for w in self.window]
         before = [x.copy() for x in behind]
-        for p, row in enumerate(self.whole):
+        for p, row in enumerate(whole):
             if row >= 0:
                 behind[p][row] = 0.0
         for p in sorted(arcs, reverse=True):
             for a in arcs[p]:
                 self.pause()
-                busiest = np.maximum(self.cost[a].busy_ms, behind[p + a.machines][None, :])
+                busiest = np.maximum(costs[a].busy_ms, behind[p + a.machines][None, :])
                 np.minimum(behind[p], busiest.min(axis=1), out=behind[p])
         bound = self.upper
         if behind[0].size and self.window[0].start == 0:
@@ -198,7 +237,7 @@ class _Passes:
             for a in arcs[p]:
                 self.pause()
                 end = p + a.machines
-                busiest = np.maximum(self.cost[a].busy_ms, before[p][:, None])
+                busiest = np.maximum(costs[a].busy_ms, before[p][:, None])
                 np.minimum(before[end], busiest.min(axis=0), out=before[end])
                 if np.maximum(busiest, behind[end][None, :]).min() <= self.upper:
                     kept.add(a)
@@ -207,14 +246,6 @@ class _Passes:
             for p in sorted({a.start for a in kept})
         }
         return bound, kept, starts
-
-    def _shared(self, kept: set[Arc]) -> Iterator[SharedLoad]:
-        levels: list[int | None] = list(range(len(self.geometry.ports)))
-        if self.geometry.shares_ports:
-            levels.append(None)
-        for port in levels:
-            costs = {a: self.cost[a] for a in self.layout.leaves if a in kept}
-            yield SharedLoad(self.geometry, costs, self.whole, port, self.pause)
 
     def _raised(self, load: SharedLoad, bound: float) -> float:
         """The bound with a shared load: the largest period that is known to be too short."""
@@ -230,7 +261,7 @@ class _Passes:
     def _cost(self, a: Arc) -> ArcCosts:
         """A stage for every pair of a cut before and one behind it."""
         self.pause()
-        rows, columns = self.window[a.start], self.window[a.start + a.machines]
+        rows, columns = self._sides(a)
         weights = self.cells.pairs(self.weights, rows, columns)
         entering, leaving = self.crossing[rows], self.crossing[columns]
         stages = JointStages(
@@ -244,23 +275,32 @@ class _Passes:
         )
         busy = stages.busy_ms(a.start, a.machines)
         busy[self.cells.barred_in(rows, columns)] = np.inf
-        limit = self.problem.cluster.memory_bytes
-        if limit is not None:
-            need = self._need(a, weights, entering, rows, columns)
-            busy[need > limit * (1 + _SLACK)] = np.inf
         return ArcCosts(busy, weights, entering, leaving)
 
-    def _need(
-        self, a: Arc, weights: Floats, entering: Floats, rows: slice, columns: slice
-    ) -> Floats:
-        """The least bytes of a rank of a stage between two cells: what is left behind it takes at
-        least so many ranks within the upper bound."""
+    def _fitting(self, a: Arc, end: int) -> ArcCosts:
+        """The costs of an arc, infinite where a rank's least memory is above the limit though no
+        more than `end` ranks of a copy are used."""
+        cost = self.cost[a]
+        limit = self.problem.cluster.memory_bytes
+        if limit is None:
+            return cost
         copies = self.layout.copies
-        behind = least_behind(self.problem, self.cells, self.upper, copies)[columns]
-        return peaks_of(
-            self.problem,
-            weights=weights,
-            kept=self.cells.pairs(self.kept, rows, columns),
-            entering=entering[:, None],
-            held=held_behind(self.problem, behind, a.machines * copies)[None, :],
+        held = in_flight(
+            self.problem.schedule,
+            max(end - a.start, a.machines) * copies,
+            a.machines * copies,
+            self.problem.micro_batches,
         )
+        need = peaks_of(
+            self.problem,
+            weights=cost.weights,
+            kept=self.cells.pairs(self.kept, *self._sides(a)),
+            entering=cost.entering[:, None],
+            held=held,
+        )
+        too_large = need > limit * (1 + _SLACK)
+        return replace(cost, busy_ms=np.where(too_large, np.inf, cost.busy_ms))
+
+    def _sides(self, a: Arc) -> tuple[slice, slice]:
+        """The windows before and behind an arc."""
+        return self.window[a.start], self.window[a.start + a.machines]

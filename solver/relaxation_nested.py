@@ -17,7 +17,8 @@ from pipeplan.solver.arcs import Arc, Layout, Span
 from pipeplan.solver.cells import CellSums
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.level_stages import LevelStages, least_periods
-from pipeplan.solver.peaks import held_behind, peaks_of
+from pipeplan.solver.levelwise_tables import LevelwiseTables, PeriodRule
+from pipeplan.solver.peaks import Peaks, held_behind, peaks_of
 from pipeplan.solver.relaxation import Relaxation, least_behind, windows_of
 
 __all__ = ["relax_levelwise"]
@@ -26,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _SLACK: Final = 1e-9
+_MOST_COUNTED: Final = 16
+"""Devices up to which those behind a stage are counted."""
 
 
 def relax_levelwise(
@@ -72,6 +75,22 @@ class _Levels:
         self.kept: set[Arc] = set()
         self.starts: dict[int, Bools] = {}
 
+    def _counted(self) -> float:
+        """The bound where the devices behind a stage are counted, for its memory: dearer, and no
+        better without a limit."""
+        limit, problem, sums = self.problem.cluster.memory_bytes, self.problem, self.sums
+        if limit is None or problem.cluster.devices > _MOST_COUNTED:
+            return 0.0
+        peaks = Peaks(problem, sums.weights, sums.kept, sums.crossing[:, None], self.cells.barred)
+
+        def leaf(held: int) -> Floats:
+            return np.where(peaks(held) > limit * (1 + _SLACK), np.inf, sums.compute_ms)
+
+        rule = PeriodRule(problem, leaf, sums.weights, sums.crossing, self.upper_ms)
+        return LevelwiseTables(
+            problem, len(peaks), rule, lambda i, j: (), within=True, pause=self.pause
+        ).solve()[0]
+
     def _within(self, level: int, around: int) -> "_Tables":
         """Tables of a level, with so many copies of each group of it by the stages around."""
         key = (level, around if self.problem.cluster.memory_bytes is not None else 1)
@@ -105,6 +124,8 @@ class _Levels:
         first[0] = last[-1] = True
         self._visit(self.layout.top, first, last, self.upper_ms)
         least = float(self._within(self.layout.levels, 1).least[-1][0, -1])
+        if np.isfinite(least):
+            least = max(least, self._counted())
         bound = min(least, self.upper_ms) * (1 - _SLACK)
         starts = dict(sorted(self.starts.items()))
         return Relaxation(bound, frozenset(self.kept), *windows_of(self.layout, self.cells, starts))

@@ -103,6 +103,12 @@ def test_inception_is_proven_over_layers() -> None:
     assert result.objective_ms == pytest.approx(172.493, rel=1e-5)
 
 
+def test_ports_of_three_levels_rule_out_one_after_the_other() -> None:
+    # What one level's ports leave has positions fewer than what every stage alone left.
+    asked = problem("densenet121", (2, 2, 2), "joint", 16 * 10**9)
+    assert solved(solve_cpsat, asked, LIMIT_S).status is Status.OPTIMAL
+
+
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("scope", ["joint", "nested"])
@@ -126,6 +132,8 @@ def test_agreement(
         pytest.xfail(f"not proven in {LIMIT_S:g} s: {found}")
     assert result.status is expected.status
     if expected.objective_ms is None:
+        if result.smallest_memory_bytes is None:
+            pytest.xfail(f"INFEASIBLE, but the memory that would do not in {LIMIT_S:g} s")
         assert result.smallest_memory_bytes == expected.smallest_memory_bytes
     else:
         assert result.objective_ms == pytest.approx(expected.objective_ms, rel=1e-5)

@@ -11,7 +11,9 @@ from pipeplan.core.schedule import Schedule
 from pipeplan.models.synthetic import random_dag, transformer
 from pipeplan.solver.api import solve
 from pipeplan.solver.arcs import Layout
+from pipeplan.solver.cell_cuts import CellCuts
 from pipeplan.solver.cells import Crossing, cell_sums, cells_of
+from pipeplan.solver.clock import unhurried
 from pipeplan.solver.ideals import enumerate_ideals
 from pipeplan.solver.layout_search import layouts_of
 from pipeplan.solver.neighbours import Neighbours
@@ -59,6 +61,27 @@ def test_no_cut_crosses_less_than_its_cell_says(seed: int, most: int) -> None:
         interior = inside[1:-1]
         if interior.any():
             assert least[1:-1][interior].min() <= crosses
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_more_minimum_cuts_bound_what_crosses_an_interval_better(seed: int) -> None:
+    reduced = reduce_graph(problem(seed))
+    table = enumerate_ideals(reduced)
+    total = float(table.compute_ms[-1])
+    exact = 0
+    for low in range(1, 20):
+        least, most = total * low / 20, total * (low + 1) / 20
+        crosses = table.cut_bytes[(table.compute_ms >= least) & (table.compute_ms <= most)]
+        bounds = [
+            CellCuts(reduced, nodes, unhurried).least(least, most, 0, 0)[0] for nodes in (1, 5, 500)
+        ]
+        assert bounds == sorted(bounds)
+        if len(crosses):
+            assert bounds[-1] <= crosses.min()
+            # The empty cut and the whole graph cross nothing, so one cut alone says nothing here.
+            assert bounds[0] == 0
+            exact += bounds[-1] == crosses.min() > 0
+    assert exact
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -19,7 +19,8 @@ def test_between_the_line_and_the_optimum(seed: int) -> None:
     reduced = reduce_graph(problem)
     first = linear_plan(problem, reduced)
     assert first is not None
-    plan = improved_plan(problem, reduced, first, 60.0)
+    plan, crossing = improved_plan(problem, reduced, first, 60.0)
+    assert crossing is not None
     assert violations(problem, plan) == ()
     price = evaluate(problem, plan).objective_ms
     assert price <= evaluate(problem, first).objective_ms
@@ -33,4 +34,4 @@ def test_without_time_the_given_plan_stays() -> None:
     reduced = reduce_graph(problem)
     first = linear_plan(problem, reduced)
     assert first is not None
-    assert improved_plan(problem, reduced, first, 1e-9) == first
+    assert improved_plan(problem, reduced, first, 1e-9) == (first, None)

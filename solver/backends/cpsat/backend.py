@@ -14,6 +14,7 @@ from pipeplan.solver.backends.cpsat.objective import JointObjective, NestedObjec
 from pipeplan.solver.backends.cpsat.variables import Value, Variables
 from pipeplan.solver.backends.interruptible import run_interruptible
 from pipeplan.solver.bounds import longest_ms
+from pipeplan.solver.cells import Crossing
 from pipeplan.solver.layout_search import Finding, Task, search_layouts
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -37,15 +38,23 @@ def solve_cpsat(
     *,
     hint: Plan | None = None,
     lower_bound_ms: float = 0.0,
+    crossing: Crossing | None = None,
 ) -> Outcome:
-    """Solve with CP-SAT. `hint` is a plan to start from and `lower_bound_ms` a proven bound.
+    """Solve with CP-SAT. `hint` is a plan to start from, `lower_bound_ms` a proven bound, and
+    `crossing` what is known of the problem's cuts already.
 
     Raises TooLargeError where times or bytes are too far apart for 64-bit integers, ProblemError
     where cost model pipedream is asked of a graph whose states are no chain, and BackendBugError
     where the solver's answer contradicts a plan that is known.
     """
     return search_layouts(
-        CpsatEngine(), problem, options, progress, hint=hint, lower_bound_ms=lower_bound_ms
+        CpsatEngine(),
+        problem,
+        options,
+        progress,
+        hint=hint,
+        lower_bound_ms=lower_bound_ms,
+        crossing=crossing,
     )
 
 
@@ -112,6 +121,8 @@ class CpsatEngine:
         built = _built(task)
         limit = built.model.new_int_var(low, 2**61 if high is None else high, "memory")
         Constraints(built.variables).add(limit)
+        if task.relaxation is not None:
+            built.variables.surely_placed(task.relaxation.placed)
         built.model.minimize(limit)
         solver = _solver(task)
         status, interrupted = _run(solver, built, task, None)

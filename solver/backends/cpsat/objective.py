@@ -109,9 +109,7 @@ class Objective:
                     before <= self.ticks.of(most) + slack,
                 ):
                     self.model.add(bound).only_enforce_if(x.start[p])
-        for row, first in zip(x.placed, relaxation.placed, strict=True):
-            for literal in row[first:-1]:
-                self.model.add(literal == 1)
+        x.surely_placed(relaxation.placed)
 
     def minimise(self) -> None:
         """min T (JointObjective: or the batch time)."""

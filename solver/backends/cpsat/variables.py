@@ -92,6 +92,12 @@ class Variables:
             [self.crossing[position][i] for i, _ in own], [c for _, c in own]
         )
 
+    def surely_placed(self, placed: Sequence[int]) -> None:
+        """z[v,p] = 1 from the position p = placed[v] on."""
+        for row, first in zip(self.placed, placed, strict=True):
+            for literal in row[first:-1]:
+                self.model.add(literal == 1)
+
     def plan(self, value: Value) -> Plan:
         """The plan that a solution describes."""
         layout, cluster = self.layout, self.reduced.problem.cluster

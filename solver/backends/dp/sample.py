@@ -1,9 +1,9 @@
 """A better plan where there are too many ideals to list: the exact search over a sample of them.
 
-The sample holds the cuts that least crosses, found as minimum cuts for every amount of compute
-placed before, and their neighbours, which balance the stages. The neighbourhood of the best plan's
-cuts is then searched again and again, as long as that finds a better plan. What is found is a plan
-like any other; nothing is proven by it.
+The sample holds the cuts that least crosses for every amount of compute placed before, and their
+neighbours, which balance the stages. The neighbourhood of the best plan's cuts is then searched
+again and again, as long as that finds a better plan. What is found is a plan like any other;
+nothing is proven by it.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pipeplan.core.plan import Plan
 from pipeplan.core.problem import Problem
 from pipeplan.solver.backends.dp.joint_search import JointState, search_joint
 from pipeplan.solver.backends.dp.pairs import usable
-from pipeplan.solver.cells import Crossing
+from pipeplan.solver.cells import Crossing, affordable_cells
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.ideals import table_of
 from pipeplan.solver.neighbours import Neighbours
@@ -22,10 +22,10 @@ from pipeplan.solver.reduce import ReducedGraph
 
 __all__ = ["improved_plan"]
 
-_CELLS: Final = 2_000
-"""Amounts of compute for which a minimum cut is looked for."""
-_SPREAD: Final = 50
-"""Neighbours of every minimum cut."""
+_SPREAD: Final = 25_000
+"""Neighbours of all minimum cuts together."""
+_MOST_SPREAD: Final = 50
+"""Neighbours of each."""
 _AROUND: Final = 2_000
 """Neighbours of every cut of the best plan."""
 _REACH: Final = 0.6
@@ -39,12 +39,13 @@ def improved_plan(
     reduced: ReducedGraph,
     plan: Plan,
     limit_s: float,
-) -> Plan:
-    """The best joint plan over samples of ideals, or the given one where that is no worse."""
+) -> tuple[Plan, Crossing | None]:
+    """The best joint plan over samples of ideals, or the given one where that is no worse; and what
+    was found out of the cuts that least crosses, if there was time for it."""
     search = _Search(problem, reduced, plan, Clock(limit_s))
     with contextlib.suppress(OutOfTimeError):
         search.run()
-    return search.plan
+    return search.plan, search.crossing
 
 
 class _Search:
@@ -55,12 +56,16 @@ class _Search:
         self.plan = plan
         self.price_ms = evaluate(problem, plan).objective_ms
         self.neighbours = Neighbours(reduced)
+        self.crossing: Crossing | None = None
         self.reach_ms = _REACH * problem.graph.total_compute_ms / problem.cluster.devices
 
     def run(self) -> None:
         """The wide sample, then the surroundings of what was found."""
         self.clock.check()
-        self._among(Crossing(self.reduced, _CELLS, self.clock.check).ideals, _SPREAD)
+        cells = affordable_cells(self.reduced)
+        self.crossing = Crossing(self.reduced, cells, self.clock.check)
+        centres = self.crossing.ideals
+        self._among(centres, min(_MOST_SPREAD, _SPREAD // max(1, len(centres))))
         while self._among(self._cuts(), _AROUND):
             pass
 

@@ -135,6 +135,8 @@ class MilpEngine:
         most = math.inf if high is None else high / unit * (1 + 1e-9)
         limit = built.model.add_variable(lb=low / unit * (1 - 1e-9), ub=most)
         constraints.add(limit)
+        if task.relaxation is not None:
+            built.variables.surely_placed(task.relaxation.placed)
         built.model.minimize(limit)
         answer = _run(built, task, hint=None)
         if answer.interrupted:

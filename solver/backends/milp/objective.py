@@ -95,9 +95,7 @@ class Objective:
                 x.row([*before, (slack, x.start[p])], total * (1 + 1e-9))
                 missing = [(-c, z) for c, z in before]
                 x.row([*missing, (least / self.unit_ms, x.start[p])], total * 1e-9)
-        for row, first in zip(x.placed, relaxation.placed, strict=True):
-            for variable in row[first:-1]:
-                variable.lower_bound = 1.0
+        x.surely_placed(relaxation.placed)
 
     def all_work(self) -> None:
         """sum_a n(a) t[a] >= sum_v c_v: the LP relaxation alone bounds T by the shared work."""

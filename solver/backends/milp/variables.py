@@ -92,6 +92,12 @@ class Variables:
             return []
         return [(factor * self.total_cut, self.cut[position])]
 
+    def surely_placed(self, placed: Sequence[int]) -> None:
+        """z[v,p] = 1 from the position p = placed[v] on."""
+        for row, first in zip(self.placed, placed, strict=True):
+            for variable in row[first:-1]:
+                variable.lower_bound = 1.0
+
     def plan(self, values: dict[Variable, float]) -> Plan:
         """The plan that a solution describes."""
         layout, cluster = self.layout, self.reduced.problem.cluster
