@@ -25,7 +25,7 @@ from pipeplan.solver.cells import CellSums, Crossing, affordable_cells, cell_sum
 from pipeplan.solver.clock import Clock, OutOfTimeError
 from pipeplan.solver.explain import explain
 from pipeplan.solver.judge import true_price_ms
-from pipeplan.solver.least_memory import least_peak_bytes, roomiest_plans, roomy
+from pipeplan.solver.least_memory import least_peak_bytes, plans_below, roomiest_plans
 from pipeplan.solver.linear_dp import linear_plan
 from pipeplan.solver.options import SolveOptions
 from pipeplan.solver.outcome import Outcome, Progress, ProgressEvent
@@ -294,35 +294,37 @@ class _Search:
 
     def _floors(self, problem: Problem, reduced: ReducedGraph) -> dict[Layout, float]:
         """Bytes of device memory that every plan of a layout needs at least."""
-        floors = dict.fromkeys(layouts_of(problem), 0.0)
-        if problem.cost_model != "pipedream":
-            for layout in floors:
-                block = layout.size if problem.scope == "joint" else None
-                floors[layout] = least_peak_bytes(problem, reduced, block, self.watch.check)
-        return floors
+        return {
+            layout: least_peak_bytes(problem, reduced, layout, self.watch.check)
+            for layout in layouts_of(problem)
+        }
 
     def _least_memory(self, problem: Problem) -> tuple[int | None, bool]:
         """Least device memory over all layouts, and whether it is proven."""
         reduced = reduce_graph(problem)
         floors = self._floors(problem, reduced)
         least = self._roomiest(problem, reduced, min(floors.values()))
+        high = 2**61 if least is None else least
+        pending = {
+            layout: seen
+            for layout in sorted(floors, key=lambda x: (floors[x], -x.size))
+            if floors[layout] < high
+            for seen in [plans_below(problem, reduced, layout, high, self.watch.check)]
+            if seen.arcs
+        }
         proven = True
-        ready = [
-            x for x in floors if self._below(least, floors[x], problem, reduced, x) is not None
-        ]
-        for done, layout in enumerate(sorted(ready, key=lambda x: (floors[x], -x.size))):
-            seen = self._below(least, floors[layout], problem, reduced, layout)
-            if seen is None:
+        for done, (layout, seen) in enumerate(pending.items()):
+            if least is not None and floors[layout] >= least:
                 continue
             task = replace(
-                self._task(layout, self.watch.share(len(ready) - done), None),
+                self._task(layout, self.watch.share(len(pending) - done), None),
                 reduced=reduced,
                 layout=replace(layout, barred=frozenset(layout.arcs) - seen.arcs),
                 relaxation=seen,
             )
-            high = None if least is None else least - 1
+            most = None if least is None else least - 1
             try:
-                found, sure = self.engine.least_memory(task, math.ceil(floors[layout]), high)
+                found, sure = self.engine.least_memory(task, math.ceil(floors[layout]), most)
             except OutOfTimeError:
                 found, sure = None, False
             proven &= sure
@@ -330,28 +332,9 @@ class _Search:
                 least = found if least is None else min(least, found)
         return least, proven
 
-    def _below(
-        self,
-        least: int | None,
-        floor: float,
-        problem: Problem,
-        reduced: ReducedGraph,
-        layout: Layout,
-    ) -> Relaxation | None:
-        """What plans of a layout with less than the known memory look like; None where there are
-        none."""
-        if math.isinf(floor) or (least is not None and floor >= least):
-            return None
-        if least is None or problem.scope == "nested":
-            return Relaxation(0.0, frozenset(layout.arcs), {}, (layout.size,) * len(reduced))
-        seen = roomy(problem, reduced, layout, least, self.watch.check)
-        return seen if seen.arcs else None
-
     def _roomiest(self, problem: Problem, reduced: ReducedGraph, floor: float) -> int | None:
         """The largest peak (bytes) of the plan of least memory that is soon found, if one is."""
         least: int | None = None
-        if problem.cost_model == "pipedream":
-            return None
         for plan in roomiest_plans(problem, reduced, self.watch.check):
             if not violations(problem, plan):
                 peak = max(x.peak_bytes for x in stage_memory(problem, plan))

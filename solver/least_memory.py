@@ -7,6 +7,7 @@ Nested plans: `levelwise_tables`. Over a line that gives plans, over cells a bou
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,40 +18,63 @@ from pipeplan.core.problem import Problem
 from pipeplan.core.schedule import in_flight
 from pipeplan.solver.arcs import Arc, Layout
 from pipeplan.solver.cells import cell_peaks
-from pipeplan.solver.clock import Pause
+from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.levelwise_tables import LevelwiseTables, PeakRule
 from pipeplan.solver.line import line_of, topological_orders
 from pipeplan.solver.peaks import Floats, Peaks
 from pipeplan.solver.reduce import ReducedGraph
-from pipeplan.solver.relaxation import Relaxation, windows_of
+from pipeplan.solver.relaxation import MOST_BLOCKS, Relaxation, windows_of
 
-__all__ = ["least_peak_bytes", "roomiest_plans", "roomy"]
+__all__ = ["least_peak_bytes", "plans_below", "roomiest_plans"]
 
-_CELLS = 400
-_NESTED_CELLS = 200
+Bools = npt.NDArray[np.bool_]
+
+_CELLS: Final = 400
+"""Cells, and entries of a line, of joint plans."""
+_NESTED_CELLS: Final = 200
+_MOST_RANKS: Final = 128
+_MOST_DEVICES: Final = 16
+"""Devices of nested plans, whose tables are dearer."""
+_MOST_TOLD_APART: Final = 32
+"""Ranks of a copy up to which plans of each number of them are looked at."""
 
 
 def least_peak_bytes(
-    problem: Problem, reduced: ReducedGraph, block: int | None, pause: Pause
+    problem: Problem, reduced: ReducedGraph, layout: Layout, pause: Pause = unhurried
 ) -> float:
-    """No plan of the problem with copies of `block` ranks (None: no nested plan) has a largest peak
-    below this many bytes; infinite where there is none. `pause` is called now and then and may
-    raise."""
-    if block is None:
+    """No plan of a layout has a largest peak below this many bytes: 0 where that is not known
+    (large graphs and clusters, cost model pipedream), infinite where there is none. `pause` is
+    called now and then and may raise."""
+    if len(reduced) > MOST_BLOCKS or not _small(problem, layout.size):
+        return 0.0
+    if problem.scope == "nested":
         peaks = cell_peaks(reduced, _NESTED_CELLS, pause)[1]
         return LevelwiseTables(
             problem, len(peaks), PeakRule(peaks), lambda i, j: (), within=True, pause=pause
         ).solve()[0]
-    return _Floor(problem, block, cell_peaks(reduced, _CELLS, pause)[1], pause).value
+    return _Floor(problem, layout.size, cell_peaks(reduced, _CELLS, pause)[1], pause).value
 
 
-def roomiest_plans(problem: Problem, reduced: ReducedGraph, pause: Pause) -> Iterator[Plan]:
+def _small(problem: Problem, ranks: int) -> bool:
+    if problem.cost_model == "pipedream":
+        return False
+    return ranks <= (_MOST_DEVICES if problem.scope == "nested" else _MOST_RANKS)
+
+
+def roomiest_plans(
+    problem: Problem, reduced: ReducedGraph, pause: Pause = unhurried
+) -> Iterator[Plan]:
     """Plans of little memory, along a few orders; they may break demands on stages. `pause` is
     called now and then and may raise."""
     for order in topological_orders(reduced):
         line = line_of(reduced, order)
+        count = _NESTED_CELLS if problem.scope == "nested" else _CELLS
+        if len(line) > count:
+            line = line.take(line.slices(count))
         peaks = line.peaks()
         if problem.scope == "nested":
+            if not _small(problem, problem.cluster.devices):
+                return
             rule = PeakRule(peaks)
             tables = LevelwiseTables(problem, len(line), rule, line.layers_between, pause=pause)
             stages = tables.solve()[1]
@@ -58,25 +82,33 @@ def roomiest_plans(problem: Problem, reduced: ReducedGraph, pause: Pause) -> Ite
                 yield nested_plan(problem.cluster, stages)
             continue
         for block in block_sizes(problem):
+            if not _small(problem, block):
+                continue
             floor = _Floor(problem, block, peaks, pause)
             if np.isfinite(floor.value):
                 pipeline = tuple((line.layers_between(i, j), k) for i, j, k in floor.stages())
                 yield joint_plan(problem.cluster, pipeline, problem.cluster.devices // block)
 
 
-def roomy(
-    problem: Problem, reduced: ReducedGraph, layout: Layout, high: int, pause: Pause
+def plans_below(
+    problem: Problem, reduced: ReducedGraph, layout: Layout, high: int, pause: Pause = unhurried
 ) -> Relaxation:
-    """What joint plans of a layout with peaks below `high` bytes look like: the arcs they use, and
+    """What plans of a layout with peaks below `high` bytes look like: the arcs they may use, and
     where blocks are surely placed. `pause` is called now and then and may raise."""
+    if (
+        problem.scope == "nested"
+        or not _small(problem, layout.size)
+        or layout.size > _MOST_TOLD_APART
+        or len(reduced) > MOST_BLOCKS
+    ):
+        return Relaxation(0.0, frozenset(layout.arcs), {}, (layout.size,) * len(reduced))
     cells, peaks = cell_peaks(reduced, _CELLS, pause)
     floor = _Floor(problem, layout.size, peaks, pause)
     kept: set[Arc] = set()
-    starts: dict[int, npt.NDArray[np.bool_]] = {}
+    starts: dict[int, Bools] = {}
     for ranks in range(1, layout.size + 1):
-        for arc, possible in floor.below(high, ranks):
-            kept.add(Arc(layout.top, *arc))
-            p = arc[0]
+        for (p, machines), possible in floor.below(high, ranks):
+            kept.add(Arc(layout.top, p, machines))
             starts[p] = starts[p] | possible if p in starts else possible
     placed = windows_of(layout, cells, dict(sorted(starts.items())))[1]
     return Relaxation(0.0, frozenset(kept), {}, placed)
@@ -130,9 +162,7 @@ class _Floor:
             yield i, j, k
             behind, i = behind - k, j
 
-    def below(
-        self, high: int, ranks: int
-    ) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.bool_]]]:
+    def below(self, high: int, ranks: int) -> Iterator[tuple[tuple[int, int], Bools]]:
         """The stages of plans of so many ranks with peaks below `high` bytes, as first position
         and replicas, each with the states before it."""
         if self.floor[ranks, 0] >= high:

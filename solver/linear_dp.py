@@ -111,13 +111,13 @@ def _along(
     if len(line) <= count:
         yield from priced(line)
         return
-    yield from priced(line.take(_slices(line, count)))
+    yield from priced(line.take(line.slices(count)))
     pairs = _LEAST_PAIRS
     while best is not None and problem.scope == "joint" and count < len(line) and not late():
         more = min(affordable_positions(problem, best.price_ms, pairs), len(line))
         if more >= _FINER * count or more == len(line):
             count = more
-            yield from priced(line.take(_slices(line, count)))
+            yield from priced(line.take(line.slices(count)))
         elif pairs < _MOST_PAIRS:
             pairs *= 2
         else:
@@ -129,19 +129,10 @@ def _along(
     reach = min(_NEAR, count // (2 * max(1, len(cuts))))
     if reach:
         near = {int(i) + d for i in cuts for d in range(-reach, reach + 1)}
-        yield from priced(line.take(near | _slices(line, max(2, count - len(near)))))
+        yield from priced(line.take(near | line.slices(max(2, count - len(near)))))
 
 
 def _positions(problem: Problem) -> int:
     """How many cut positions the dynamic program can afford for this many devices."""
     devices = problem.cluster.devices
     return int(min(600, max(64, 2000 / devices)))
-
-
-def _slices(line: Line, count: int) -> set[int]:
-    """The position where least crosses, in each of `count` slices of about equal compute."""
-    share = line.compute_ms + line.compute_ms[-1] * np.arange(len(line)) / (4 * len(line)) + 1e-300
-    bucket = np.minimum((share / share[-1] * count).astype(int), count - 1)
-    order = np.lexsort((np.arange(len(line)), line.crossing, bucket))
-    first = np.unique(bucket[order], return_index=True)[1]
-    return {int(i) for i in order[first]}

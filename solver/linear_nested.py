@@ -7,6 +7,7 @@ number of machines may be left idle.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,14 @@ from pipeplan.solver.peaks import peaks_of
 __all__ = ["nested_plans"]
 
 Floats = npt.NDArray[np.float64]
+_MOST_DEVICES: Final = 64
+"""Devices up to which those behind a stage are counted: seconds a line."""
 
 
 def nested_plans(problem: Problem, line: Line, pause: Pause) -> Iterator[Plan]:
-    """The best plan along a line. With a memory limit, which takes longer, plans come before it:
-    one for each guess of the ranks that later outer stages add to what a stage holds. `pause` is
-    called now and then and may raise."""
+    """The best plan along a line. With a memory limit, which takes longer, plans come before it (on
+    large clusters instead of it): one for each guess of the ranks that later outer stages add to
+    what a stage holds. `pause` is called now and then and may raise."""
     limit = problem.cluster.memory_bytes
     guesses = [0]
     if limit is not None:
@@ -37,7 +40,7 @@ def nested_plans(problem: Problem, line: Line, pause: Pause) -> Iterator[Plan]:
         stages = _Program(problem, line, ranks).solve(pause)
         if stages is not None:
             yield nested_plan(problem.cluster, stages)
-    if limit is not None:
+    if limit is not None and problem.cluster.devices <= _MOST_DEVICES:
         stages = _within(problem, line, limit, pause)
         if stages is not None:
             yield nested_plan(problem.cluster, stages)

@@ -42,6 +42,8 @@ _MOST_SHARED: Final = 500
 """Arcs up to which the load of shared ports is worth a dozen passes over them."""
 _MOST_ROUNDS: Final = 16
 """Numbers of ranks in use that are told apart; beyond, some are looked at together."""
+_MOST_ARCS: Final = 2_000
+"""Arcs that are looked at, in all rounds."""
 _SHORTEST_MS: Final = 1e-200
 _MOST_CELLS: Final = 20_000
 _CELLS_A_BLOCK: Final = 8
@@ -188,7 +190,8 @@ class _Passes:
         ends = range(max(1, fewest // self.layout.copies), self.layout.size + 1)
         if self.problem.cluster.memory_bytes is None or self.problem.schedule == "gpipe":
             return [ends] if ends else []
-        step = -(-len(ends) // _MOST_ROUNDS)
+        rounds = max(1, min(_MOST_ROUNDS, _MOST_ARCS // max(1, len(self.layout.leaves))))
+        step = -(-len(ends) // rounds)
         return [ends[i : i + step] for i in range(0, len(ends), step)] if ends else []
 
     def _round(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeplan.core.check import block_sizes, violations
+from pipeplan.core.check import violations
 from pipeplan.core.cluster import Cluster
 from pipeplan.core.memory import stage_memory
 from pipeplan.core.problem import Problem, Scope
@@ -13,9 +13,9 @@ from pipeplan.core.schedule import Schedule
 from pipeplan.models.synthetic import random_dag, transformer
 from pipeplan.solver.api import solve
 from pipeplan.solver.cells import cell_peaks, cells_of
-from pipeplan.solver.clock import unhurried
 from pipeplan.solver.ideals import enumerate_ideals
-from pipeplan.solver.least_memory import least_peak_bytes, roomiest_plans
+from pipeplan.solver.layout_search import layouts_of
+from pipeplan.solver.least_memory import least_peak_bytes, plans_below, roomiest_plans
 from pipeplan.solver.reduce import reduce_graph
 
 SHAPES = ((4,), (3, 2), (2, 2, 2))
@@ -39,8 +39,7 @@ def problem(
 def floor_of(asked: Problem) -> float:
     """The bound over all block sizes."""
     reduced = reduce_graph(asked)
-    blocks = block_sizes(asked) if asked.scope == "joint" else [None]
-    return min(least_peak_bytes(asked, reduced, block, unhurried) for block in blocks)
+    return min(least_peak_bytes(asked, reduced, layout) for layout in layouts_of(asked))
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -57,7 +56,7 @@ def test_the_smallest_memory_lies_between(
         floor = floor_of(asked)
         assert 0 < floor <= smallest
         found = []
-        for plan in roomiest_plans(asked, reduce_graph(asked), unhurried):
+        for plan in roomiest_plans(asked, reduce_graph(asked)):
             assert not violations(asked, plan)
             found.append(max(x.peak_bytes for x in stage_memory(asked, plan)))
         assert min(found) >= smallest
@@ -71,7 +70,7 @@ def test_on_a_chain_bound_and_plan_meet(scope: Scope) -> None:
         scope=scope,
         cost_model="topology" if scope == "joint" else "levelwise",
     )
-    plans = roomiest_plans(asked, reduce_graph(asked), unhurried)
+    plans = roomiest_plans(asked, reduce_graph(asked))
     peaks = [max(x.peak_bytes for x in stage_memory(asked, plan)) for plan in plans]
     assert floor_of(asked) == min(peaks)
 
@@ -99,3 +98,26 @@ def test_no_stage_peaks_below_its_cells(seed: int, most: int, schedule: Schedule
                 weights = int(table.parameter_bytes[j] - table.parameter_bytes[i])
                 kept = int(table.kept_bytes[j] - table.kept_bytes[i])
                 assert least[np.ix_(inside[i], inside[j])].min() <= sets * weights + held * kept
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_ruled_out_below_a_memory_is_in_no_plan_of_the_smallest(seed: int) -> None:
+    shape = SHAPES[seed % len(SHAPES)]
+    asked = problem(seed, shape, "joint", "pipedream", recompute=False)
+    tight = replace(asked, cluster=replace(asked.cluster, memory_bytes=1))
+    smallest = solve(tight, "dp").smallest_memory_bytes
+    assert smallest is not None
+    fitting = replace(asked, cluster=replace(asked.cluster, memory_bytes=smallest))
+    plan = solve(fitting, "dp").plan
+    assert plan is not None
+    reduced = reduce_graph(asked)
+    layout = next(x for x in layouts_of(asked) if x.copies == plan.copies)
+    arcs = layout.arcs_of_plan(plan)
+    assert arcs is not None
+    seen = plans_below(asked, reduced, layout, smallest + 1)
+    assert set(arcs) <= seen.arcs
+    at = {stage: a.start for a, stage in arcs.items()}
+    for block, first in enumerate(seen.placed):
+        assert at[plan.stage_of_layer[reduced.members[block][0]]] <= first
+    # No plan does with nothing, and the bound alone says so.
+    assert not plans_below(asked, reduced, layout, 1).arcs
