@@ -3,6 +3,7 @@
 Shared by solve, evaluate and compare: the same flags mean the same everywhere.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -170,13 +171,20 @@ class Question:
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """What was asked for and has no effect."""
+        """What was asked for and has no effect, or is hardly meant."""
+        out = []
         if self.memory_size is not None and not self.use_memory_constraint:
-            return (
+            out.append(
                 "--memory_size has no effect without --use_memory_constraint, as in the original; "
-                "--memory always counts",
+                "--memory always counts"
             )
-        return ()
+        given = [("-b", x, "/s") for x in split_values(self.bandwidths or "")]
+        if self.memory is not None:
+            given.append(("--memory", self.memory, ""))
+        for flag, text, per in given:
+            if _BARE.fullmatch(text) and 0 < float(text) < _HARDLY_BYTES:
+                out.append(f"{flag} {text} is {text} B{per}; gigabytes are written {text}GB{per}")
+        return tuple(out)
 
     @property
     def names_cluster(self) -> bool:
@@ -239,9 +247,16 @@ class Question:
         )
 
 
+_BARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_HARDLY_BYTES: Final = 1e4
+"""A bare number below it is no count of bytes that a device or a link has."""
+
+
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if not (text.isascii() and text.isdecimal()):
         raise ClusterError(f"-n takes whole numbers, not {text[:80]!r}")
+    if len(text) > 9:
+        raise ClusterError(f"-n {text[:80]} is more than pipeplan takes (nine digits)")
     return int(text)
 
 

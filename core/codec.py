@@ -170,7 +170,9 @@ def plan_from_dict(data: Any) -> PlanFile:
         raise PlanError(f"plan: {complaint}")
     top = Reader(data, "plan", PlanError)
     if top.data.get("schema") != PLAN_SCHEMA:
-        top.fail(f"schema is not {PLAN_SCHEMA!r}", top.data.get("schema"))
+        if "schema" not in top.data:
+            top.fail(f"schema is missing; it should be {PLAN_SCHEMA!r}")
+        top.fail(f"schema is not {PLAN_SCHEMA!r}", top.data["schema"])
     try:
         graph, _ = graph_from_dict(top.data.get("profile"))
     except ProfileError as error:

@@ -48,6 +48,11 @@ def parse_json(text: str, error: type[SourceError], path: str | Path | None = No
             object_pairs_hook=_members,
         )
     except json.JSONDecodeError as fault:
+        if not text.strip():
+            raise error("the file is empty", path=path) from None
+        if fault.pos >= len(text.rstrip()):
+            message = f"not JSON: it ends in the middle ({fault.msg})"
+            raise error(message, path=path, line=fault.lineno) from None
         raise error(
             f"not JSON: {fault.msg}", path=path, line=fault.lineno, text=_around(text, fault.pos)
         ) from None

@@ -57,7 +57,9 @@ def graph_from_dict(data: Any) -> tuple[LayerGraph, tuple[str, ...]]:
         raise ProfileError(f"profile: {complaint}")
     top = Reader(data, "profile", ProfileError)
     if top.data.get("schema") != PROFILE_SCHEMA:
-        top.fail(f"schema is not {PROFILE_SCHEMA!r}", top.data.get("schema"))
+        if "schema" not in top.data:
+            top.fail(f"schema is missing; it should be {PROFILE_SCHEMA!r}")
+        top.fail(f"schema is not {PROFILE_SCHEMA!r}", top.data["schema"])
     warnings: list[str] = []
     known = {"schema", "name", "metadata", "inputs", "layers", "edges", "together"}
     _unknown(top, known, warnings)

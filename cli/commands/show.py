@@ -16,7 +16,8 @@ def command(
     """Show a plan: stages, ranks, servers, what limits it.
 
     The plan file holds its whole question, so nothing else is needed. It is priced again on
-    reading: a file whose figures are not those of its own plan is refused.
+    reading: a file whose figures are not those of its own plan is refused. What was proven of the
+    plan is the file's record: solve repeats it, reading does not.
     """
     from pipeplan.cli.inputs import loaded_plan
     from pipeplan.cli.next_steps import after_saving

@@ -1,6 +1,6 @@
 """`python -m pipeplan`: the same as the command `pipeplan`."""
 
-from pipeplan.cli.app import main
+from pipeplan.cli.entry import main
 
 __all__: list[str] = []
 

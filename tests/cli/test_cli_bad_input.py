@@ -128,7 +128,7 @@ def test_binary_and_missing_profiles_and_folders(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: "", "not JSON"),
+        (lambda text: "", "the file is empty"),
         (lambda text: text[: len(text) // 2], "not JSON"),
         (lambda text: text.replace('"pipeplan.plan/1"', '"pipeplan.plan/9"'), "schema"),
         (lambda text: text.replace('"node4"', '"node9"', 1), ""),
@@ -171,3 +171,37 @@ def test_a_name_too_long_to_write_is_told_before_the_search(run: Run, chain: Pat
     ran = run("solve", chain, *GOOD, "-o", "x" * 300)
     assert (ran.code, ran.out) == (2, "")
     assert "cannot be written" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the file is empty"),
+        (" \n", "the file is empty"),
+        ("{}", "schema is missing"),
+        ('{"schema": "pipeplan.plan/1", "stages": [', "it ends in the middle"),
+        ('{"schema": 7}', "schema is not"),
+    ],
+)
+def test_files_that_are_no_plan_are_told_what_they_lack(
+    run: Run, tmp_path: Path, text: str, words: str
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    ran = run("show", path)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+def test_numbers_without_a_unit_that_are_hardly_bytes_are_warned_of(run: Run, chain: Path) -> None:
+    ran = run("solve", chain, "-n", 2, "-b", "4", "--memory", "16")
+    assert "-b 4 is 4 B/s; gigabytes are written 4GB/s" in ran.err
+    assert "--memory 16 is 16 B; gigabytes are written 16GB" in ran.err
+    ran = run("solve", chain, "-n", 2, "-b", "4294967296")
+    assert "warning: -b" not in ran.err
+
+
+def test_a_number_of_gpus_that_is_too_long_is_told_so(run: Run, chain: Path) -> None:
+    ran = run("solve", chain, "-n", 1000000000, "-b", "1GB/s")
+    assert ran.code == 2
+    assert "more than pipeplan takes" in ran.err

@@ -60,6 +60,27 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     assert (out, err.decode()) == (b"", "pipeplan: interrupted\n")
 
 
+def test_an_interrupt_while_the_command_line_is_loaded_is_one_line(tmp_path: Path) -> None:
+    fifo = tmp_path / "ready"
+    os.mkfifo(fifo)
+    # Stands before the real one, and takes its time.
+    (tmp_path / "typer.py").write_text(
+        f"import time\nopen({str(fifo)!r}, 'w').close()\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipeplan", "profiles"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**environment(), "PYTHONPATH": str(tmp_path)},
+    ) as child:
+        fifo.read_text(encoding="utf-8")
+        time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert (out, err.decode()) == (b"", "pipeplan: interrupted\n")
+
+
 def test_piped_output_has_no_codes_and_does_not_depend_on_the_run(chain: Path) -> None:
     command = [sys.executable, "-m", "pipeplan", "solve", str(chain), "-n", "2", "-b", "1GB/s"]
     outs = [

@@ -33,7 +33,7 @@ def test_what_is_written_reads_back(value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "pattern"),
     [
-        ("", 1, "not JSON"),
+        ("[1,\n", 2, "not JSON: it ends in the middle"),
         ('{"a": 1,\n "b": }', 2, "not JSON: Expecting value"),
         ('{"a": 1}\n\n{', 3, "not JSON: Extra data"),
         ("{'a': 1}", 1, "not JSON"),
