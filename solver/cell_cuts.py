@@ -98,21 +98,21 @@ class CellCuts:
         where one of the node's own cuts lies in it."""
         out: list[tuple[int, int]] = []
         sure, gone = node.sure, node.gone
-        few = self._compute_ms(node.smallest) < least_ms - self.slack_ms
-        many = self._compute_ms(node.largest) > most_ms + self.slack_ms
-        if few and many:
+        low, high = least_ms - self.slack_ms, most_ms + self.slack_ms
+        smallest, largest = self._compute_ms(node.smallest), self._compute_ms(node.largest)
+        if smallest < low and largest > high:
             between = self._members(node.largest & ~node.smallest)
             v = between[len(between) // 2]
             out = [
                 (sure | self.reduced.ancestors[v], gone),
                 (sure, gone | self.reduced.descendants[v]),
             ]
-        elif self._compute_ms(node.largest) < least_ms - self.slack_ms:
+        elif largest < low:
             for v in self._members(self.whole & ~node.largest & ~gone):
                 if not self._before[v] & ~node.largest:
                     out.append((sure | self.reduced.ancestors[v], gone))
                     gone |= self.reduced.descendants[v]
-        elif self._compute_ms(node.smallest) > most_ms + self.slack_ms:
+        elif smallest > high:
             for v in self._members(node.smallest & ~sure):
                 if not self._behind[v] & node.smallest:
                     out.append((sure, gone | self.reduced.descendants[v]))
@@ -121,8 +121,8 @@ class CellCuts:
             (inside, outside)
             for inside, outside in out
             if not inside & outside
-            and self._compute_ms(inside) <= most_ms + self.slack_ms
-            and self._compute_ms(self.whole & ~outside) >= least_ms - self.slack_ms
+            and self._compute_ms(inside) <= high
+            and self._compute_ms(self.whole & ~outside) >= low
         ]
 
     def _compute_ms(self, blocks: int) -> float:

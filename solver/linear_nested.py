@@ -19,7 +19,6 @@ from pipeplan.solver.clock import Pause
 from pipeplan.solver.level_stages import LevelStages, least_periods
 from pipeplan.solver.levelwise_tables import LevelwiseTables, PeriodRule
 from pipeplan.solver.line import Line
-from pipeplan.solver.peaks import peaks_of
 
 __all__ = ["nested_plans"]
 
@@ -68,13 +67,9 @@ class _Program:
         self.problem = problem
         self.line = line
         self.ranks = ranks
-        size = len(line)
-        i, j = np.arange(size)[:, None], np.arange(size)[None, :]
-        self.barred = i >= j
-        for cut in line.forced:
-            self.barred |= (i < cut) & (cut < j)
-        self.weights = line.weights[None, :] - line.weights[:, None]
-        self.stages = LevelStages(problem, self.weights, line.crossing, i >= j)
+        self.peaks = line.peaks()
+        i, j = np.arange(len(line))[:, None], np.arange(len(line))[None, :]
+        self.stages = LevelStages(problem, self.peaks.weights, line.crossing, i >= j)
         self.stage: list[list[Floats]] = []
         self.least: list[list[Floats]] = []
 
@@ -99,9 +94,9 @@ class _Program:
         limit = self.problem.cluster.memory_bytes
         if level == 1:
             for m, stage in enumerate(out, 1):
-                stage[self.barred] = np.inf
+                stage[self.peaks.barred] = np.inf
                 if limit is not None:
-                    stage[self._need(m) > limit] = np.inf
+                    stage[self.peaks(self._held(m)) > limit] = np.inf
         return out
 
     def _trace(self, level: int, first: int, last: int) -> tuple[NestedStage, ...]:
@@ -131,15 +126,7 @@ class _Program:
         inner = self._trace(level - 1, first, last) if level > 1 else ()
         return NestedStage(layers, machines, inner)
 
-    def _need(self, m: int) -> Floats:
-        """Bytes of a rank of a level-1 stage on m devices, with the assumed ranks behind."""
-        problem, line = self.problem, self.line
-        held = in_flight(problem.schedule, max(m, self.ranks), m, problem.micro_batches)
-        fresh = line.inputs[None, :] - line.inputs[:, None]
-        return peaks_of(
-            problem,
-            weights=self.weights,
-            kept=line.kept[None, :] - line.kept[:, None],
-            entering=fresh + line.crossing[:, None],
-            held=held,
-        )
+    def _held(self, m: int) -> int:
+        """Micro-batches that a level-1 stage on m devices holds, with the assumed ranks behind."""
+        problem = self.problem
+        return in_flight(problem.schedule, max(m, self.ranks), m, problem.micro_batches)

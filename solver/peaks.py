@@ -59,8 +59,8 @@ class Peaks:
     def __len__(self) -> int:
         return len(self.barred)
 
-    def __call__(self, held: int) -> Floats:
-        """Of stages that hold so many micro-batches."""
+    def __call__(self, held: Ints | int) -> Floats:
+        """Of stages that hold so many micro-batches (a number, or broadcast to pairs)."""
         need = peaks_of(
             self.problem,
             weights=self.weights,

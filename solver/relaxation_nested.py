@@ -18,13 +18,14 @@ from pipeplan.solver.cells import CellSums
 from pipeplan.solver.clock import Pause, unhurried
 from pipeplan.solver.level_stages import LevelStages, least_periods
 from pipeplan.solver.levelwise_tables import LevelwiseTables, PeriodRule
-from pipeplan.solver.peaks import Peaks, held_behind, peaks_of
+from pipeplan.solver.peaks import Peaks, held_behind
 from pipeplan.solver.relaxation import Relaxation, least_behind, windows_of
 
 __all__ = ["relax_levelwise"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 _SLACK: Final = 1e-9
 _MOST_COUNTED: Final = 16
@@ -69,7 +70,9 @@ class _Levels:
         self.cells = sums.cells
         self.upper_ms = upper_ms
         self.behind = least_behind(problem, sums.cells, upper_ms)
-        self.stages = LevelStages(problem, sums.weights, sums.crossing, sums.cells.barred)
+        barred = sums.cells.barred
+        self.peaks = Peaks(problem, sums.weights, sums.kept, sums.crossing[:, None], barred)
+        self.stages = LevelStages(problem, sums.weights, sums.crossing, barred)
         self.pause = pause
         self.tables: dict[tuple[int, int], _Tables] = {}
         self.kept: set[Arc] = set()
@@ -78,18 +81,21 @@ class _Levels:
     def _counted(self) -> float:
         """The bound where the devices behind a stage are counted, for its memory: dearer, and no
         better without a limit."""
-        limit, problem, sums = self.problem.cluster.memory_bytes, self.problem, self.sums
-        if limit is None or problem.cluster.devices > _MOST_COUNTED:
+        problem, sums = self.problem, self.sums
+        if problem.cluster.memory_bytes is None or problem.cluster.devices > _MOST_COUNTED:
             return 0.0
-        peaks = Peaks(problem, sums.weights, sums.kept, sums.crossing[:, None], self.cells.barred)
-
-        def leaf(held: int) -> Floats:
-            return np.where(peaks(held) > limit * (1 + _SLACK), np.inf, sums.compute_ms)
-
-        rule = PeriodRule(problem, leaf, sums.weights, sums.crossing, self.upper_ms)
+        rule = PeriodRule(problem, self._fitting, sums.weights, sums.crossing, self.upper_ms)
         return LevelwiseTables(
-            problem, len(peaks), rule, lambda i, j: (), within=True, pause=self.pause
+            problem, len(self.cells), rule, lambda i, j: (), within=True, pause=self.pause
         ).solve()[0]
+
+    def _fitting(self, held: Ints | int) -> Floats:
+        """Compute of stages that hold so many micro-batches, infinite where none fits a device."""
+        limit = self.problem.cluster.memory_bytes
+        if limit is None:
+            return self.sums.compute_ms
+        too_large = self.peaks(held) > limit * (1 + _SLACK)
+        return np.where(too_large, np.inf, self.sums.compute_ms)
 
     def _within(self, level: int, around: int) -> "_Tables":
         """Tables of a level, with so many copies of each group of it by the stages around."""
@@ -105,17 +111,7 @@ class _Levels:
         """Period of one machine of a stage with so many copies of it."""
         if level > 1:
             return self._within(level - 1, replicas).least[-1]
-        limit = self.problem.cluster.memory_bytes
-        if limit is None:
-            return self.sums.compute_ms
-        need = peaks_of(
-            self.problem,
-            weights=self.sums.weights,
-            kept=self.sums.kept,
-            entering=self.sums.crossing[:, None],
-            held=held_behind(self.problem, self.behind, replicas)[None, :],
-        )
-        return np.where(need > limit * (1 + _SLACK), np.inf, self.sums.compute_ms)
+        return self._fitting(held_behind(self.problem, self.behind, replicas)[None, :])
 
     def result(self) -> Relaxation:
         """The bound, and what it rules out from the outermost span inwards."""

@@ -32,6 +32,19 @@ def test_a_closed_pipe_is_no_accident(chain: Path) -> None:
     assert "Exception" not in said
 
 
+def interrupted_in_one_line(python: list[str], env: dict[str, str], ready: Path) -> None:
+    """Send Ctrl-C to a process once it has opened a FIFO, and see it end as it should."""
+    with subprocess.Popen(
+        [sys.executable, *python], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as child:
+        ready.read_text(encoding="utf-8")
+        time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert (out, err.decode()) == (b"", "pipeplan: interrupted\n")
+
+
 def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     fifo = tmp_path / "ready"
     os.mkfifo(fifo)
@@ -46,18 +59,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
         "from pipeplan.cli.app import main\n"
         "main()\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as child:
-        fifo.read_text(encoding="utf-8")
-        time.sleep(0.05)
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert (out, err.decode()) == (b"", "pipeplan: interrupted\n")
+    interrupted_in_one_line(["-c", code], environment(), fifo)
 
 
 def test_an_interrupt_while_the_command_line_is_loaded_is_one_line(tmp_path: Path) -> None:
@@ -67,18 +69,8 @@ def test_an_interrupt_while_the_command_line_is_loaded_is_one_line(tmp_path: Pat
     (tmp_path / "typer.py").write_text(
         f"import time\nopen({str(fifo)!r}, 'w').close()\ntime.sleep(60)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-m", "pipeplan", "profiles"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**environment(), "PYTHONPATH": str(tmp_path)},
-    ) as child:
-        fifo.read_text(encoding="utf-8")
-        time.sleep(0.05)
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert (out, err.decode()) == (b"", "pipeplan: interrupted\n")
+    slow = {**environment(), "PYTHONPATH": str(tmp_path)}
+    interrupted_in_one_line(["-m", "pipeplan", "profiles"], slow, fifo)
 
 
 def test_piped_output_has_no_codes_and_does_not_depend_on_the_run(chain: Path) -> None:
